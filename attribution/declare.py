@@ -1,0 +1,352 @@
+"""What a kernel and its variants are, as values: the left end of the flow.
+
+In: a root folder with `kernels/NAME/kernel.py` (Python, names one `KERNEL`) and `variants/NAME.toml` (data).
+Out: frozen `Kernel` and `Variant` values that have been checked against each other.
+Misuse: nothing here runs, builds or reads inputs; a kernel's own callables are only carried.  `kernel.py` is code of
+the root's owner and is executed; a recording never is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from attribution.errors import InputError
+
+FlagValue = bool | int | str
+Flags = Mapping[str, FlagValue]
+Shape = Mapping[str, int]
+Knobs = Mapping[str, int]
+Inputs = Mapping[str, Any]
+"""Inputs by name: numpy arrays, read-only; FP8 is `ml_dtypes.float8_e4m3fn`."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A build-time constant: its default, what it may be (`choices`, or any positive int when None), and its meaning."""
+
+    default: FlagValue
+    doc: str
+    choices: tuple[FlagValue, ...] | None = None
+
+    def check(self, name: str, value: object) -> FlagValue:
+        """Return `value` if this flag may have it.  Raises InputError."""
+        allowed = (False, True) if isinstance(self.default, bool) else self.choices
+        if allowed is not None:
+            if any(value == a and type(value) is type(a) for a in allowed):
+                return value  # type: ignore[return-value]
+            raise InputError(f"flag {name} = {value!r}: allowed are {', '.join(map(str, allowed))}")
+        if type(value) is int and value >= 0:
+            return value
+        raise InputError(f"flag {name} = {value!r}: allowed is an integer >= 0")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One number of a shape or one launch knob: default, least value, and what it must be a multiple of."""
+
+    default: int
+    doc: str
+    least: int = 1
+    multiple: int = 1
+
+    def check(self, name: str, value: int) -> int:
+        """Return `value` if it is allowed.  Raises InputError."""
+        if value < self.least or value % self.multiple:
+            rule = f"an integer >= {self.least}"
+            if self.multiple > 1:
+                rule += f" and a multiple of {self.multiple}"
+            raise InputError(f"{name} = {value}: allowed is {rule}")
+        return value
+
+
+@dataclass(frozen=True)
+class Event:
+    """A kind of span.  `wait` spans name whom they wait for; `work` spans do not."""
+
+    name: str
+    role: str
+    waits_for: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return "work" if self.waits_for is None else "wait"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: what, whether it held, and what was seen."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One `__global__` function of the kernel's source: what `attr build` reports residency for.
+
+    `threads` per CTA and dynamic `smem_bytes` follow from the flags.
+    """
+
+    name: str
+    threads: Callable[[Flags], int]
+    smem_bytes: Callable[[Flags], int]
+
+
+def _no_rule(flags: Flags) -> str | None:
+    return None
+
+
+def _no_shape_rule(shape: Shape, flags: Flags, knobs: Knobs) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is plugged in.  A `kernel.py` builds one and calls it KERNEL.
+
+    inputs(shape, distribution, seed) -> Inputs; fresh arrays for a seed, the same ones for the same seed.
+    reference(inputs, shape) -> Any; an independent answer, computed once per case, handed to `check`.
+    check(inputs, output, reference, shape, flags) -> list[Check]; must reject every wrong output of every rung.
+    host(inputs, shape, flags, knobs, clock) -> attribution.measure.host.HostRun; runs the algorithm for real on the CPU.
+    launch: how the GPU worker runs it (see docs/design.md); None for a kernel that has no GPU source yet.
+    illegal(flags) -> the reason why this combination cannot be built, or None.
+    illegal_shape(shape, flags, knobs) raises InputError for what the axes alone cannot say.
+    same: counters that may be named in a variant's `same`, with one line of meaning each.
+    """
+
+    name: str
+    summary: str
+    flags: Mapping[str, Flag]
+    shape: Mapping[str, Axis]
+    knobs: Mapping[str, Axis]
+    roles: tuple[str, ...]
+    events: tuple[Event, ...]
+    distributions: tuple[str, ...]
+    same: Mapping[str, str]
+    inputs: Callable[[Shape, str, int], Inputs]
+    reference: Callable[[Inputs, Shape], Any]
+    check: Callable[[Inputs, Any, Any, Shape, Flags], list[Check]]
+    host: Callable[[Inputs, Shape, Flags, Knobs, Any], Any] | None = None
+    launch: Callable[..., Any] | None = None
+    source: str | None = None
+    entries: tuple[Entry, ...] = ()
+    illegal: Callable[[Flags], str | None] = _no_rule
+    illegal_shape: Callable[[Shape, Flags, Knobs], None] = _no_shape_rule
+    folder: Path = Path()
+
+    def __post_init__(self) -> None:
+        for event in self.events:
+            if event.role not in self.roles:
+                raise InputError(
+                    f"kernel {self.name}: event {event.name} has role {event.role}: declared are {', '.join(self.roles)}"
+                )
+        for name, group in (("roles", self.roles), ("events", tuple(e.name for e in self.events))):
+            if len(set(group)) != len(group):
+                raise InputError(f"kernel {self.name}: {name} are not unique: {', '.join(group)}")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.summary} ({len(self.flags)} flags, roles {'/'.join(self.roles)})"
+
+    def resolve_flags(self, overrides: Flags) -> dict[str, FlagValue]:
+        """All flags with `overrides` applied and checked, in declared order.  Raises InputError."""
+        for name in overrides:
+            if name not in self.flags:
+                raise InputError(
+                    f"kernel {self.name} has no flag {name}{nearest(name, self.flags)}; "
+                    f"`attr list {self.name}` shows them"
+                )
+        flags = {n: f.check(n, overrides.get(n, f.default)) for n, f in self.flags.items()}
+        if reason := self.illegal(flags):
+            raise InputError(f"kernel {self.name}: flags refused: {reason}")
+        return flags
+
+    def resolve_axes(self, what: str, given: Mapping[str, int]) -> dict[str, int]:
+        """All axes of `what` ("shape" or "knobs") with `given` applied and checked.  Raises InputError."""
+        axes = self.shape if what == "shape" else self.knobs
+        for name in given:
+            if name not in axes:
+                raise InputError(
+                    f"kernel {self.name} has no {what.rstrip('s')} {name}{nearest(name, axes)}"
+                )
+        return {n: a.check(n, given.get(n, a.default)) for n, a in axes.items()}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A controlled change of one kernel: what it overrides, what it asks, what must stay the same, what was expected."""
+
+    kernel: str
+    name: str
+    asks: str
+    base: str | None = None
+    flags: Flags = field(default_factory=dict)
+    knobs: Knobs = field(default_factory=dict)
+    same: tuple[str, ...] = ()
+    expects: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    """Machine ("host", "h200", ...) -> quantity ("time_ratio") -> closed interval."""
+    factors: tuple[str, str] | None = None
+    """The declared factor pair of an interaction term, names of two flags."""
+
+    def __str__(self) -> str:
+        change = ", ".join(f"{k}={v}" for k, v in {**self.flags, **self.knobs}.items()) or "as declared"
+        return f"{self.kernel}/{self.name}: {change}; asks: {self.asks}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; nearest: a, b` for an error message, or nothing when no name is close."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    return f"; nearest: {', '.join(close)}" if close else ""
+
+
+def shipped_root() -> Path:
+    """The folder that holds the shipped `kernels/`, `variants/` and `traces/`: in the wheel, or the repository's root."""
+    package = Path(__file__).resolve().parent
+    installed = package / "_shipped"
+    return installed if installed.is_dir() else package.parent
+
+
+@functools.cache
+def load_kernel(root: Path, name: str) -> Kernel:
+    """The KERNEL of `root/kernels/name/kernel.py`.  Raises InputError."""
+    folder = root / "kernels" / name
+    path = folder / "kernel.py"
+    if not path.is_file():
+        known = kernel_names(root)
+        raise InputError(
+            f"no kernel {name} under {root / 'kernels'}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
+        )
+    module_name = f"attribution_kernel_{abs(hash(folder.resolve()))}_{name}"
+    # A package, so that kernel.py can split itself: `from . import host`.
+    spec = importlib.util.spec_from_file_location(
+        module_name, path, submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
+    kernel = getattr(module, "KERNEL", None)
+    if not isinstance(kernel, Kernel):
+        raise InputError(f"{path} has no KERNEL of type attribution.declare.Kernel")
+    if kernel.name != name:
+        raise InputError(f"{path}: KERNEL.name is {kernel.name!r}: must be the folder's name, {name!r}")
+    object.__setattr__(kernel, "folder", folder)
+    return kernel
+
+
+def kernel_names(root: Path) -> list[str]:
+    """Names of the kernels under `root`, sorted."""
+    return sorted(p.parent.name for p in (root / "kernels").glob("*/kernel.py"))
+
+
+_KEYS = {"base", "asks", "flags", "knobs", "same", "expects", "factors"}
+
+
+def load_variants(root: Path, kernel: Kernel) -> dict[str, Variant]:
+    """Variants of `kernel` by name from `root/variants/NAME.toml`, with flags inherited from their bases.
+
+    Raises InputError for what is unknown, missing, circular, illegal or not TOML.
+    """
+    path = root / "variants" / f"{kernel.name}.toml"
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"no variants of {kernel.name}: {path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from error
+    variants: dict[str, Variant] = {}
+    for name in raw:
+        _resolve(name, raw, kernel, path, variants, ())
+    return {name: variants[name] for name in raw}
+
+
+def _resolve(
+    name: str, raw: dict[str, Any], kernel: Kernel, path: Path, done: dict[str, Variant], chain: tuple[str, ...]
+) -> Variant:
+    """The variant `name`, after its base.  Raises InputError."""
+    if name in done:
+        return done[name]
+    where = f"{path.name} [{name}]"
+    if name in chain:
+        raise InputError(f"{where}: bases form a cycle: {' -> '.join((*chain, name))}")
+    table = raw[name]
+    if not isinstance(table, dict):
+        raise InputError(f"{where} is {table!r}: must be a table with at least `asks`")
+    if unknown := sorted(set(table) - _KEYS):
+        raise InputError(f"{where}: unknown key {unknown[0]}{nearest(unknown[0], _KEYS)}")
+    if not isinstance(table.get("asks"), str) or not table["asks"].strip():
+        raise InputError(f"{where}: `asks` is missing: write the question that this variant answers")
+    base_name = table.get("base")
+    flags: dict[str, FlagValue] = {}
+    knobs: dict[str, int] = {}
+    if base_name is not None:
+        if base_name not in raw:
+            raise InputError(f"{where}: base {base_name!r} does not exist{nearest(str(base_name), raw)}")
+        base = _resolve(base_name, raw, kernel, path, done, (*chain, name))
+        flags.update(base.flags)
+        knobs.update(base.knobs)
+    flags.update(table.get("flags", {}))
+    knobs.update(table.get("knobs", {}))
+    try:
+        kernel.resolve_flags(flags)
+        kernel.resolve_axes("knobs", knobs)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    same = tuple(table.get("same", ()))
+    for quantity in same:
+        if quantity not in kernel.same:
+            raise InputError(
+                f"{where}: same = {quantity!r} is not a quantity of kernel {kernel.name}{nearest(quantity, kernel.same)}; "
+                f"there are: {', '.join(kernel.same)}"
+            )
+    done[name] = Variant(
+        kernel=kernel.name,
+        name=name,
+        asks=table["asks"],
+        base=base_name,
+        flags=MappingProxyType(flags),
+        knobs=MappingProxyType(knobs),
+        same=same,
+        expects=_expectations(where, table.get("expects", {})),
+        factors=_factors(where, table.get("factors"), kernel),
+    )
+    return done[name]
+
+
+def _expectations(where: str, raw: Any) -> dict[str, dict[str, tuple[float, float]]]:
+    """Machine -> quantity -> (low, high).  Raises InputError."""
+    out: dict[str, dict[str, tuple[float, float]]] = {}
+    if not isinstance(raw, dict):
+        raise InputError(f"{where}: expects is {raw!r}: must be {{ machine = {{ time_ratio = [low, high] }} }}")
+    for machine, quantities in raw.items():
+        if not isinstance(quantities, dict):
+            raise InputError(f"{where}: expects.{machine} is {quantities!r}: must be {{ time_ratio = [low, high] }}")
+        for quantity, bounds in quantities.items():
+            pair = bounds if isinstance(bounds, list) else []
+            if len(pair) != 2 or not all(type(b) in (int, float) for b in pair) or not pair[0] <= pair[1]:
+                raise InputError(f"{where}: expects.{machine}.{quantity} is {bounds!r}: must be [low, high], low <= high")
+            out.setdefault(machine, {})[quantity] = (float(pair[0]), float(pair[1]))
+    return out
+
+
+def _factors(where: str, raw: Any, kernel: Kernel) -> tuple[str, str] | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, list) or len(raw) != 2 or any(f not in kernel.flags for f in raw):
+        raise InputError(f"{where}: factors is {raw!r}: must be two flags of kernel {kernel.name}")
+    return (raw[0], raw[1])
