@@ -51,12 +51,16 @@ class Flag:
 
 @dataclass(frozen=True)
 class Axis:
-    """One number of a shape or one launch knob: default, least value, and what it must be a multiple of."""
+    """One number of a shape or one launch knob: default, least value, and what it must be a multiple of.
+
+    With `times`, the default is that many times the value of another axis (2 CTAs for each of `sms`).
+    """
 
     default: int
     doc: str
     least: int = 1
     multiple: int = 1
+    times: str | None = None
 
     def check(self, name: str, value: int) -> int:
         """Return `value` if it is allowed.  Raises InputError."""
@@ -70,11 +74,15 @@ class Axis:
 
 @dataclass(frozen=True)
 class Event:
-    """A kind of span.  `wait` spans name whom they wait for; `work` spans do not."""
+    """A kind of span.  `wait` spans name whom they wait for; `work` spans do not.
+
+    `level` is the least value of flag TRACE at which it is recorded (1 per batch, 2 per tile).
+    """
 
     name: str
     role: str
     waits_for: str | None = None
+    level: int = 1
 
     @property
     def kind(self) -> str:
@@ -178,7 +186,11 @@ class Kernel:
                 raise InputError(
                     f"kernel {self.name} has no {what.rstrip('s')} {name}{nearest(name, axes)}"
                 )
-        return {n: a.check(n, given.get(n, a.default)) for n, a in axes.items()}
+        values = {n: a.check(n, given.get(n, a.default)) for n, a in axes.items()}
+        for n, a in axes.items():
+            if a.times is not None and n not in given:
+                values[n] = a.default * values[a.times]
+        return values
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,311 @@
+"""Recordings: folders of tidy tables and a manifest, written whole or not at all, never changed afterwards.
+
+In: frames that conform to `attribution.tables`, and facts for the manifest.  Out: a `Recording` that reads them back.
+A recording appears by one rename; while it is being measured its finished runs wait in `NAME.partial/`, from which a
+stopped measurement goes on.  Every table's sha256 is in the manifest and is checked on reading; opening runs no code.
+Misuse: never edit a file of a recording; measure again, or ingest into a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribution.errors import DataError, InputError, MeasureError
+from attribution.tables import TABLES, conform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+PROTOCOL_VERSION = 1
+"""Raised when the way of measuring changes, so that older recordings can be told apart and voided."""
+
+MUST_AGREE = (
+    ("schema",),
+    ("protocol",),
+    ("kind",),
+    ("machine", "kind"),
+    ("machine", "name"),
+    ("machine", "sms"),
+    ("kernels",),
+)
+"""Places in two manifests that must hold the same values before their rows may stand in one table."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One opened recording."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        rows = {name: facts["rows"] for name, facts in self.manifest["tables"].items()}
+        return f"{self.path.name}: {self.manifest['kind']}, " + ", ".join(f"{n} {name}" for name, n in rows.items())
+
+    @property
+    def table_names(self) -> list[str]:
+        return list(self.manifest["tables"])
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table `name`, after its hash was checked; an empty one where the recording has none.  Raises DataError."""
+        import pandas as pd
+
+        if name not in TABLES:
+            raise DataError(f"no table {name!r}; the schema has: {', '.join(TABLES)}")
+        if name not in self.manifest["tables"]:
+            return conform(name, pd.DataFrame({column: [] for column in TABLES[name]}))
+        return conform(name, _read_parquet(self.path, name, self.manifest["tables"][name]))
+
+    def verify(self) -> None:
+        """Read every table once.  Raises DataError for the first that was changed or lost."""
+        for name in self.table_names:
+            self.table(name)
+
+
+def open_recording(path: Path) -> Recording:
+    """Open `path`.  Raises InputError when there is none, DataError when its manifest is damaged or from a later version."""
+    file = path / "manifest.json"
+    if not file.is_file():
+        hint = ""
+        if _partial_path(path).is_dir():
+            hint = f"; {_partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
+        raise InputError(f"{path} is not a recording: it has no manifest.json{hint}")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        stated = manifest.pop("manifest_sha256")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{file} is damaged: {type(error).__name__}: {error}") from error
+    if _manifest_hash(manifest) != stated:
+        raise DataError(f"{file} was changed after it was written: its hash differs from the one it states")
+    if manifest["schema"] != SCHEMA_VERSION:
+        raise DataError(
+            f"{path} has schema {manifest['schema']}; this version reads {SCHEMA_VERSION}: use the attribution that wrote it"
+        )
+    return Recording(path, manifest)
+
+
+def write_tables(
+    path: Path,
+    kind: str,
+    tables: Mapping[str, pd.DataFrame],
+    manifest_extra: Mapping[str, Any],
+    overwrite: bool = False,
+) -> Recording:
+    """Write a recording of `kind` ("run" or "ingest") and open it.
+
+    Raises InputError when `path` exists, DataError when a table does not conform, MeasureError when the disk refuses.
+    """
+    check_free(path, overwrite)
+    frames = {name: conform(name, frame) for name, frame in tables.items()}
+    with _published(path, overwrite) as folder:
+        facts = {name: _write_parquet(folder, name, frame) for name, frame in frames.items()}
+        manifest = {
+            "schema": SCHEMA_VERSION,
+            "protocol": PROTOCOL_VERSION,
+            "kind": kind,
+            **manifest_extra,
+            "tables": facts,
+        }
+        manifest["manifest_sha256"] = _manifest_hash(manifest)
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return open_recording(path)
+
+
+def check_free(path: Path, overwrite: bool = False) -> None:
+    """Raises InputError when something is at `path` already, or when what is there to overwrite is no recording."""
+    if not path.exists():
+        return
+    if not overwrite:
+        raise InputError(f"{path} exists and is never overwritten unasked: choose another --out, or add --overwrite")
+    if not (path / "manifest.json").is_file():
+        raise InputError(f"{path} exists and is not a recording: --overwrite replaces recordings only")
+
+
+def check_alike(first: Recording, second: Recording) -> None:
+    """Raises DataError, naming both values, when the two may not be put into one table or compared."""
+    for key in MUST_AGREE:
+        values = []
+        for recording in (first, second):
+            value: Any = recording.manifest
+            for part in key:
+                value = value.get(part) if isinstance(value, Mapping) else None
+            values.append(value)
+        if values[0] != values[1]:
+            name, shown = ".".join(key), [json.dumps(v, sort_keys=True) for v in values]
+            if max(map(len, shown)) > 80:
+                shown = [hashlib.sha256(s.encode()).hexdigest()[:12] for s in shown]
+            raise DataError(
+                f"{first.path.name} and {second.path.name} are unlike: {name} is {shown[0]} and {shown[1]}; "
+                "compare runs of one machine, protocol and source only"
+            )
+
+
+def merge(recordings: Sequence[Recording], path: Path) -> Recording:
+    """One recording with the rows of several alike ones; rounds and runs are numbered on.  Raises DataError, InputError."""
+    import pandas as pd
+
+    for other in recordings[1:]:
+        check_alike(recordings[0], other)
+    parts: dict[str, list[pd.DataFrame]] = {}
+    next_run = next_round = 0
+    for recording in recordings:
+        runs = recording.table("runs")
+        for name in recording.table_names:
+            frame = recording.table(name)
+            shifted = frame.assign(run=frame["run"] + next_run) if "run" in frame else frame
+            parts.setdefault(name, []).append(
+                shifted.assign(round=frame["round"] + next_round) if name == "runs" else shifted
+            )
+        next_run += int(runs["run"].max()) + 1
+        next_round += int(runs["round"].max()) + 1
+    extra = {
+        k: v
+        for k, v in recordings[0].manifest.items()
+        if k not in ("schema", "protocol", "kind", "tables")
+    }
+    extra["merged_from"] = [r.path.name for r in recordings]
+    tables = {name: pd.concat([f.astype(object) for f in frames]) for name, frames in parts.items()}
+    return write_tables(path, recordings[0].manifest["kind"], tables, extra)
+
+
+class Partial:
+    """Finished runs of a measurement that is under way, in `NAME.partial/`: one folder a run, each put there by one rename."""
+
+    def __init__(self, path: Path, plan: Mapping[str, Any], resume: bool) -> None:
+        """Start one, or go on with the one that is there.  Raises InputError, DataError when the plans differ."""
+        self.path = path
+        self.folder = _partial_path(path)
+        plan_file = self.folder / "plan.json"
+        text = json.dumps(plan, sort_keys=True, indent=1)
+        if not self.folder.exists():
+            with _published(self.folder, False) as folder:
+                (folder / "plan.json").write_text(text, encoding="utf-8")
+        elif not resume:
+            raise InputError(
+                f"{self.folder} holds an unfinished measurement: go on with --resume, or delete that folder"
+            )
+        elif plan_file.read_text(encoding="utf-8") != text:
+            raise DataError(_plan_difference(self.folder, json.loads(plan_file.read_text()), json.loads(text)))
+
+    def done(self) -> set[int]:
+        """Numbers of the runs that are finished."""
+        return {int(p.name.removeprefix("run-")) for p in self.folder.glob("run-*") if p.is_dir()}
+
+    def add(self, run: int, tables: Mapping[str, pd.DataFrame]) -> None:
+        """Keep one run's tables (with their `run` column)."""
+        with _published(self.folder / f"run-{run:06d}", False) as folder:
+            facts = {}
+            for name, frame in tables.items():
+                if len(frame):
+                    facts[name] = _write_parquet(folder, name, conform(name, frame))
+            (folder / "tables.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    def publish(self, manifest_extra: Mapping[str, Any], overwrite: bool) -> Recording:
+        """Put all runs into one recording and drop the partial folder."""
+        import pandas as pd
+
+        parts: dict[str, list[pd.DataFrame]] = {}
+        for run in sorted(self.done()):
+            folder = self.folder / f"run-{run:06d}"
+            for name, facts in json.loads((folder / "tables.json").read_text()).items():
+                parts.setdefault(name, []).append(_read_parquet(folder, name, facts).astype(object))
+        tables = {name: pd.concat(parts[name], ignore_index=True) for name in TABLES if name in parts}
+        recording = write_tables(self.path, "run", tables, manifest_extra, overwrite)
+        shutil.rmtree(self.folder)
+        return recording
+
+
+def _partial_path(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _plan_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> str:
+    key = next(k for k in sorted({*old, *new}) if old.get(k) != new.get(k))
+    then, now = (json.dumps(p.get(key))[:120] for p in (old, new))
+    return f"{folder} was started with another plan: {key} was {then} and is now {now}; resume with the same arguments, or delete it"
+
+
+@contextmanager
+def _published(path: Path, overwrite: bool) -> Iterator[Path]:
+    """A temporary folder beside `path` that becomes `path` by one rename, or disappears."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise MeasureError(f"cannot write beside {path}: {error.strerror}; nothing was written") from error
+    try:
+        yield folder
+        for file in folder.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        folder.chmod(0o755)
+        if overwrite and path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+            path.rename(old / path.name)
+            folder.rename(path)
+            shutil.rmtree(old)
+        else:
+            folder.rename(path)
+    except OSError as error:
+        raise MeasureError(f"cannot write {path}: {error.strerror or error}; nothing was left half-written") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _manifest_hash(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _write_parquet(folder: Path, name: str, frame: pd.DataFrame) -> dict[str, Any]:
+    """zstd, integers as deltas: ten million trace events take 12 MB instead of 59."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    integers = [c for c, d in TABLES[name].items() if d.type.startswith("int")]
+    others = [c for c in TABLES[name] if c not in integers]
+    file = folder / f"{name}.parquet"
+    pq.write_table(
+        pa.Table.from_pandas(frame, preserve_index=False),
+        file,
+        compression="zstd",
+        use_dictionary=others,
+        column_encoding=dict.fromkeys(
+            [c for c in integers if TABLES[name][c].type in ("int32", "int64")], "DELTA_BINARY_PACKED"
+        ),
+    )
+    return {"rows": len(frame), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def _read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame, after its hash and its number of rows were checked.  Raises DataError."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = folder / f"{name}.parquet"
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{file} is missing, but the manifest lists {facts['rows']} rows of it") from None
+    if (digest := hashlib.sha256(content).hexdigest()) != facts["sha256"]:
+        raise DataError(
+            f"{file} was changed after it was written: sha256 {digest[:12]}..., the manifest says {facts['sha256'][:12]}..."
+        )
+    try:
+        frame = pq.read_table(io.BytesIO(content)).to_pandas()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{file} is not a parquet file: {error}") from error
+    if len(frame) != facts["rows"]:
+        raise DataError(f"{file} has {len(frame)} rows, the manifest says {facts['rows']}")
+    return frame
