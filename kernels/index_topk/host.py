@@ -284,9 +284,10 @@ def radix_select(keys: NDArray[np.uint32], wanted: int) -> NDArray[np.int64]:
 def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Clock) -> HostRun:
     """Run the operator that the flags describe.  Output: {"indices": int32 [Q, K]} or {"checksum": number}."""
     run = Run(inputs, shape, flags, knobs, clock)
-    run.sample()
-    run.main()
     whole = run.matrix is not None
+    if not whole:
+        run.sample()
+    run.main()
     if whole:
         run.select()
     elif flags["SELECT"]:
@@ -296,12 +297,10 @@ def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Clock)
         (TMA, MATH, TOPK),
         (Link(int(flags["KV_STAGES"]), "tile"), Link(2 if flags["OVERLAP"] else 1, "batch")),
     )
-    stages = [
-        Stage("sample_gather", PLAIN, [0]),
-        Stage("sample_scores", PLAIN, sizes),
-        Stage("threshold", PLAIN, sizes),
-        Stage("main", main, sizes, ctas=knobs["ctas"], traced=True),
-    ]
+    stages = [Stage("main", main, sizes, ctas=knobs["ctas"], traced=True)]
+    if not whole:
+        sampling = [Stage(name, PLAIN, sizes) for name in ("sample_scores", "threshold")]
+        stages = [Stage("sample_gather", PLAIN, [0]), *sampling, *stages]
     if whole:
         stages.append(Stage("select", PLAIN, [1] * run.queries))
     elif flags["SELECT"]:

@@ -91,6 +91,8 @@ KERNEL = Kernel(
         "tensor_instructions": "dynamic matrix instructions",
         "mma_flop": "floating-point operations of the matrix instructions",
         "tma_loads": "dynamic key-tile loads",
+        "candidates": "entries that passed the threshold",
+        "scanned": "entries that selection walked over",
         "ctas": "persistent CTAs",
         "sms": "SMs",
     },
