@@ -1,0 +1,38 @@
+// hello: out[row] = sum of x[row, :].  Flags: VECTOR (floats per load), TRACE.  Role: sum, all 128 threads.
+// Barrier       | arrive | wait for
+// __syncthreads | 128    | 1st: every thread's part of the row is in shared memory; 2nd: the parts have been read
+#include "attr/config.cuh"
+#include "attr/trace.cuh"
+
+constexpr int threads = 128;
+
+extern "C" __global__ void __launch_bounds__(threads)
+hello(const float* x, float* out, int rows, int columns, attr::Trace trace) {
+  __shared__ float part[threads];
+  attr::Lane<role::sum> lane(trace, threadIdx.x == 0);
+  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+    lane.begin<event::load>(row);
+    float sum = 0;
+    for (int c = threadIdx.x * flag::VECTOR; c < columns; c += threads * flag::VECTOR) {
+      const float* at = x + static_cast<size_t>(row) * columns + c;
+      if constexpr (flag::VECTOR == 4) {
+        const float4 v = *reinterpret_cast<const float4*>(at);
+        sum += (v.x + v.y) + (v.z + v.w);
+      } else {
+        sum += *at;
+      }
+    }
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    lane.end<event::load>(row);
+    lane.begin<event::reduce>(row);
+    if (threadIdx.x < 32) {
+      sum = (sum + part[threadIdx.x + 32]) + (part[threadIdx.x + 64] + part[threadIdx.x + 96]);
+      for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+      if (threadIdx.x == 0) out[row] = sum;
+    }
+    __syncthreads();
+    lane.end<event::reduce>(row);
+  }
+  lane.close();
+}
