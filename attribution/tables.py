@@ -53,7 +53,10 @@ TABLES: dict[str, dict[str, Column]] = {
     ),
     "times": _table(
         run=("int32", "run"),
-        scope=("category", "event, graph, cupti, ncu, trace or host-virtual: values of two scopes are never combined"),
+        scope=(
+            "category",
+            "event, graph, cupti, ncu, trace or host-virtual: values of two scopes are never combined",
+        ),
         stage=("category", "what was timed: operator (all), main, or a stage's name"),
         cache=("category", "cache policy: warm, cold, none (host)"),
         clock=("category", "clock policy: as-found, none (host)"),
@@ -66,7 +69,10 @@ TABLES: dict[str, dict[str, Column]] = {
         run=("int32", "run"),
         scope=("category", "ncu or host-virtual"),
         stage=("category", "stage the value belongs to, `operator` for the whole"),
-        kernel_name=("str", "full demangled name of the launch it was read from; '' on the host machine"),
+        kernel_name=(
+            "str",
+            "full demangled name of the launch it was read from; '' on the host machine",
+        ),
         launch=("int32", "ordinal of that launch in its process, -1 where there is none"),
         metric=("category", "name of the metric"),
         instance=("str", "instance (opcode, PC, warp state), '' for the rollup"),
@@ -113,6 +119,178 @@ TABLES: dict[str, dict[str, Column]] = {
         failures=("int64", "rows (or segments) that hit the limit"),
         of=("int64", "rows (or segments) that could have"),
     ),
+    "files": _table(
+        file=("category", "name of the profiler file, without its folder"),
+        kind=("category", "ncu-rep, ncu-csv, nsys-sqlite or chrome-json"),
+        tool=("str", "tool and version that wrote it, '' when the file does not say"),
+        gpu=("str", "GPUs named in it, comma-separated, '' when the file does not say"),
+        size_bytes=("int64", "size on disk, bytes"),
+        sha256=("str", "sha256 of its bytes"),
+    ),
+    "notes": _table(
+        file=("category", "profiler file"),
+        subject=("category", "what the note is about: rows, units, time, ranges, kernels, file"),
+        count=("int64", "how many things it concerns"),
+        note=("str", "one sentence: what was dropped, flagged or could not be known"),
+    ),
+    "launches": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "ordinal of the profiled launch in the file, from 0"),
+        kernel_name=("category", "kernel function, as the file names it"),
+        demangled_name=(
+            "category",
+            "with arguments and templates, '' when not in the file",
+        ),
+        id_in_file=("int64", "the file's own ID (ncu csv), else the ordinal"),
+        process=("int64", "process id, -1 where not known"),
+        context=("int64", "CUDA context, -1 where not known"),
+        stream=("int64", "CUDA stream, -1 where not known"),
+        gpu=("category", "device name or id, '' where not known"),
+        cc=("category", "compute capability as 9.0, '' where not known"),
+        grid=("category", "grid as 8192,1,1; '' where not known"),
+        block=("category", "block as 256,1,1; '' where not known"),
+        time_ns=("float64", "duration under the profiler, ns; NaN where the file has none"),
+        passes=("int32", "replay passes, -1 where not known"),
+        replay=("category", "replay mode, '' where the file does not say"),
+        cache_control=("category", "cache policy between passes, '' where the file does not say"),
+        clock_control=("category", "clock policy, '' where the file does not say"),
+        nvtx=("category", "open push/pop ranges, outermost first, joined by ' > '; '' for none"),
+        nvtx_start_end=("category", "open start/end ranges, joined by ' | '; '' for none"),
+    ),
+    "metrics": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "row of `launches`"),
+        kernel_name=("category", "kernel function"),
+        section=("category", "section (ncu csv): a label is unique only within it; '' in a report"),
+        metric=("category", "name of the metric"),
+        instance=("category", "correlation id or #ordinal of an instance, '' for the rollup"),
+        unit=("category", "unit of value, scaled to base: ns, byte, hz, ...; '' for none"),
+        unit_stated=("category", "unit as the file states it"),
+        state=("category", "value, zero or absent: absent is not zero"),
+        value=("float64", "value; NaN where absent or where the metric is a text"),
+        text=("category", "text of a text metric; an integer that a double cannot hold; else ''"),
+        pass_group=("int32", "replay pass, -1 where the file does not say"),
+        source=("category", "report or csv"),
+    ),
+    "opcodes": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "row of `launches`"),
+        kernel_name=("category", "kernel function"),
+        metric=("category", "name of the metric, such as sass__inst_executed_per_opcode"),
+        opcode=("category", "opcode, with modifiers where the metric has them"),
+        unit=("category", "unit"),
+        value=("float64", "count over the launch"),
+    ),
+    "pcs": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "row of `launches`"),
+        kernel_name=("category", "kernel function"),
+        metric=("category", "name of the metric"),
+        pc=("int64", "address of the instruction"),
+        offset_bytes=("int32", "address minus the lowest one seen in this launch"),
+        source_file=("category", "source file, '' when the report has no line information"),
+        source_line=("int32", "line, -1 when not known"),
+        sass=("category", "the instruction, '' when not in the report"),
+        unit=("category", "unit"),
+        value=(
+            "float64",
+            "count here; an instruction without a row was not reported",
+        ),
+    ),
+    "samples": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "row of `launches`"),
+        kernel_name=("category", "kernel function"),
+        metric=("category", "name of the PM-sampled metric"),
+        pass_group=("int32", "series with one time base; times of two groups are not comparable"),
+        origin_ns=("int64", "first stamp of the group, ns since the epoch"),
+        sample=("int32", "ordinal within the series, from 0"),
+        time_ns=("int64", "ns since the group's origin"),
+        unit=("category", "unit"),
+        value=("float64", "sampled value; NaN where not a number"),
+    ),
+    "rules": _table(
+        file=("category", "profiler file"),
+        launch=("int32", "row of `launches`"),
+        kernel_name=("category", "kernel function"),
+        section=("category", "section"),
+        rule=("category", "rule"),
+        type=("category", "OPT, INF, WRN, ... as in the file; '' where it has none"),
+        message=("str", "the profiler's text"),
+        speedup_type=("category", "global or local, '' for none"),
+        speedup_pct=("float64", "the profiler's own estimate, %; NaN for none"),
+    ),
+    "kernels": _table(
+        file=("category", "profiler file"),
+        kernel=("int32", "ordinal by begin time, from 0"),
+        kernel_name=("category", "kernel"),
+        begin_ns=("int64", "begin, ns on the file's clock"),
+        end_ns=("int64", "end, ns on the file's clock"),
+        dur_ns=("int64", "end - begin, ns"),
+        device=("int32", "device, -1 where not known"),
+        context=("int32", "CUDA context, -1 where not known"),
+        stream=("int64", "stream, -1 where not known"),
+        process=("int64", "process that launched it, -1 where not known"),
+        correlation=("int64", "id shared with the launching call, -1 for none"),
+        launch_begin_ns=("int64", "begin of the launching call; -1 when launched is false"),
+        launch_thread=(
+            "category",
+            "process/thread of that call, '' when launched is false",
+        ),
+        launched=("bool", "whether the launching call is in the file"),
+        graph=("int64", "graph node (nsys), -1 for none"),
+        grid=("category", "grid as 32,1,2; '' where not known"),
+        block=("category", "block as 128,1,1; '' where not known"),
+        flags=("category", "runs-over-successors, negative-duration, ...; '' for none"),
+    ),
+    "copies": _table(
+        file=("category", "profiler file"),
+        kind=("category", "memcpy or memset"),
+        name=("category", "direction or kind, as the file names it"),
+        begin_ns=("int64", "begin, ns on the file's clock"),
+        end_ns=("int64", "end, ns on the file's clock"),
+        dur_ns=("int64", "end - begin, ns"),
+        device=("int32", "device, -1 where not known"),
+        stream=("int64", "stream, -1 where not known"),
+        correlation=("int64", "id shared with the calling API, -1 for none"),
+        size_bytes=("int64", "bytes moved, -1 where not known"),
+    ),
+    "ranges": _table(
+        file=("category", "profiler file"),
+        range=("int32", "ordinal by begin time, from 0"),
+        range_name=("category", "text of the NVTX range or annotation"),
+        occurrence=("int32", "ordinal among the ranges of this name, from 0"),
+        domain=("category", "NVTX domain, '' for the default one"),
+        kind=("category", "push_pop, start_end or user_annotation"),
+        thread=("category", "process/thread that opened it"),
+        begin_ns=("int64", "begin, ns on the file's clock"),
+        end_ns=("int64", "end, ns on the file's clock"),
+        dur_ns=("int64", "end - begin, ns (host time, not kernel time)"),
+    ),
+    "range_times": _table(
+        file=("category", "profiler file"),
+        range=("int32", "row of `ranges`"),
+        range_name=("category", "text of the range"),
+        occurrence=("int32", "ordinal among the ranges of this name"),
+        rule=("category", "launched_by_thread, launched_by_any_thread or running_in"),
+        kernels=(
+            "int64",
+            "kernels the rule gives to it; nested ranges count them again",
+        ),
+        time_ns=("int64", "sum of their durations, ns"),
+        busy_ns=("int64", "union of their intervals, ns"),
+        contested=("int64", "of these kernels, those that a crossing range claims too"),
+        outside=("int64", "kernels of the file that the rule cannot place: no launching call"),
+    ),
+    "slices": _table(
+        file=("category", "profiler file"),
+        slice=("int32", "ordinal in the file, from 0"),
+        category=("category", "the event's `cat`, '' for none"),
+        name=("category", "name"),
+        lane=("category", "process/thread"),
+        begin_ns=("int64", "begin, ns on the file's clock"),
+        dur_ns=("int64", "duration, ns"),
+    ),
 }
 """Table name -> column name -> Column, in stored order."""
 
@@ -125,7 +303,9 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 
     columns = TABLES[name]
     if extra := [c for c in frame.columns if c not in columns]:
-        raise DataError(f"table {name}: column {extra[0]!r} is not declared; declared are: {', '.join(columns)}")
+        raise DataError(
+            f"table {name}: column {extra[0]!r} is not declared; declared are: {', '.join(columns)}"
+        )
     if missing := [c for c in columns if c not in frame.columns]:
         raise DataError(f"table {name}: column {missing[0]!r} is missing")
     out = {}
@@ -133,7 +313,9 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         kind = declared.type
         values = frame[column]
         if kind in ("str", "category") and len(values) and values.isna().any():
-            raise DataError(f"table {name}: column {column} has {int(values.isna().sum())} nulls: a str is never null")
+            raise DataError(
+                f"table {name}: column {column} has {int(values.isna().sum())} nulls: a str is never null"
+            )
         try:
             if kind == "category":
                 out[column] = values.astype("string").astype("category")
