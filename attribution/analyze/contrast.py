@@ -1,0 +1,259 @@
+"""Contrasts: two arms of one question, paired round by round, with every reason for doubt.
+
+In: the tables runs, times, checks and counters of a recording.
+Out: `Contrast` values, or a row for each (`contrasts`). Ratios are arm / base: below 1 is faster.
+Misuse: values of two scopes (instrument, cache and clock policy) are never combined: that raises.
+Exposed time (base - arm) is what is seen when the arm's mechanism is taken away; it is neither the
+mechanism's cost nor a bound on what optimizing it could bring.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attribution.analyze import stats, work
+from attribution.analyze.doubts import doubts, void_reasons
+from attribution.analyze.pairing import only, pair_rounds, point, scoped
+from attribution.analyze.verdict import MARGIN, decide, judge
+from attribution.errors import InputError
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Arm against base at one point: estimates with 95 % intervals, checks, verdict with reasons.
+
+    Times are ns, ratios are arm / base. `exposed_*` is base - arm. `detectable` and `null_floor`
+    are relative effects (0.01 is 1 %). NaN is "not known". `effective_pairs` is below `pairs` where
+    rounds are autocorrelated; `blocked` says that something allowed no more than `undecided`.
+    """
+
+    question: str
+    base: str
+    arm: str
+    shape: str
+    distribution: str
+    scope: str
+    stage: str
+    verdict: str
+    reasons: tuple[str, ...]
+    pairs: int = 0
+    effective_pairs: float = math.nan
+    base_ns: float = math.nan
+    arm_ns: float = math.nan
+    time_ratio: float = math.nan
+    time_ratio_low: float = math.nan
+    time_ratio_high: float = math.nan
+    exposed_ns: float = math.nan
+    exposed_low_ns: float = math.nan
+    exposed_high_ns: float = math.nan
+    detectable: float = math.nan
+    null_floor: float = math.nan
+    margin: float = MARGIN
+    method: str = ""
+    work: tuple[work.WorkCheck, ...] = ()
+    flags: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    blocked: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.arm} / {self.base} ({self.stage}, {self.scope}): {self.time_ratio:.4f} "
+            f"[{self.time_ratio_low:.4f}, {self.time_ratio_high:.4f}], {self.pairs} pairs: "
+            f"{self.verdict}; {'; '.join(self.reasons)}"
+        )
+
+    def row(self) -> dict[str, Any]:
+        """All fields as scalars: texts are joined by `; `, flags by commas."""
+        out = dict(vars(self))
+        out["equal_work"] = _summary(self.work)
+        out["work"] = "; ".join(map(str, self.work))
+        out["reasons"] = "; ".join(self.reasons)
+        out["modes"] = "; ".join(self.modes)
+        out["flags"] = ",".join(self.flags)
+        return out
+
+    def expectation(self, quantity: str, expected: tuple[float, float]) -> str:
+        """`supported`, `refuted` or `undecided` for `time_ratio` or `exposed_ns`.
+
+        A void or blocked contrast decides nothing.  Raises InputError.
+        """
+        bounds = {
+            "time_ratio": (self.time_ratio_low, self.time_ratio_high),
+            "exposed_ns": (self.exposed_low_ns, self.exposed_high_ns),
+        }
+        if quantity not in bounds:
+            raise InputError(
+                f"expects {quantity!r}: a contrast can judge {' and '.join(bounds)} only"
+            )
+        if self.verdict == "void" or self.blocked:
+            return "undecided"
+        return judge(*bounds[quantity], expected)
+
+
+def _summary(checks: Sequence[work.WorkCheck]) -> str:
+    """`equal`, `unequal`, `not checked`, or `none asked`, whichever is worst."""
+    states = {check.equal for check in checks}
+    if False in states:
+        return "unequal"
+    return "not checked" if None in states else ("equal" if states else "none asked")
+
+
+def contrast(
+    runs: pd.DataFrame,
+    times: pd.DataFrame,
+    checks: pd.DataFrame,
+    counters: pd.DataFrame,
+    *,
+    base: str,
+    arm: str,
+    null_arm: str | None = "null",
+    stage: str = "operator",
+    scope: str | None = None,
+    same: Sequence[str] = (),
+    question: str | None = None,
+    declared: Mapping[str, Mapping[str, Any]] | None = None,
+    margin: float = MARGIN,
+    tick_ns: float = math.nan,
+) -> Contrast:
+    """The contrast of `arm` against `base` at the one point (shape, distribution) in `runs`.
+
+    `scope` is an instrument (`event`) or a full scope (`event/warm/as-found`); None takes the only
+    one there is. `same` names the counters that must be equal, `declared` maps a variant to its
+    resolved flags, `tick_ns` is the timer's. `null_arm` None says that there is none; then there
+    is no floor. Void: missing arm, wrong output, unequal work or inputs, wrong label, unlike scope.
+    Raises DataError for two scopes, two points, or an arm that ran twice in a round.
+    """
+    here = point(runs, base, arm, null_arm, question)
+    group = (question or only(here, "question") or base, base, arm)
+    place = (*group, only(here, "shape"), only(here, "distribution"))
+    timed = scoped(times[(times["stage"] == stage) & times["run"].isin(here["run"])], scope)
+    label = "/".join(sorted(set(timed["scope_label"]))) or (scope or "")
+    void = void_reasons(here, times, timed, checks, base, arm, null_arm, stage, declared)
+    ran = here[here["status"] == "ok"]
+    pairs = pair_rounds(ran, timed, base, arm)
+    void += work.unequal_inputs(pairs)
+    equal = work.equal_work(ran, counters, base, arm, same, stage)
+    void += [f"unequal work: {check}" for check in equal if check.equal is False]
+    blocked, notes, flags, modes = doubts(here, timed, checks, equal, pairs, base, arm, tick_ns)
+    floored = null_arm is not None and arm != null_arm
+    found = estimate(
+        pairs, pair_rounds(ran, timed, base, str(null_arm)) if floored else None, tick_ns
+    )
+    center, low, high = found.pop("log")
+    verdict, reason = decide(center, low, high, found["null_floor"], margin)
+    if null_arm is None:
+        notes.append("no null arm: the noise floor is not known")
+    elif floored and math.isnan(found["null_floor"]):
+        blocked.append(f"null arm {null_arm} gives no noise floor")
+    if void:
+        verdict, reasons = "void", void
+    elif blocked:
+        verdict, reasons = "undecided", [f"at best undecided: {b}" for b in blocked] + [reason]
+    else:
+        reasons = [reason]
+    shared = {"work": equal, "flags": flags, "modes": modes, "margin": margin, **found}
+    shared["blocked"] = bool(blocked)
+    return Contrast(*place, label, stage, verdict, (*reasons, *notes), **shared)
+
+
+def estimate(
+    pairs: pd.DataFrame, null_pairs: pd.DataFrame | None, tick_ns: float
+) -> dict[str, Any]:
+    """Ratio, exposed time, detectable effect and floor of paired rounds, as fields of a Contrast.
+
+    Frames have columns base_ns and arm_ns in the order of the rounds. Key `log` holds center, low
+    and high of the verdict's log-ratio.
+    """
+    base_ns, arm_ns = pairs["base_ns"].to_numpy(float), pairs["arm_ns"].to_numpy(float)
+    if not len(pairs):
+        return {"log": (math.nan,) * 3, "null_floor": math.nan}
+    middle = float(np.median(base_ns)), float(np.median(arm_ns))
+    tick = tick_ns / middle[0] + tick_ns / middle[1]
+    ratio = np.log(arm_ns / base_ns)
+    shown = stats.intervals(ratio, stats.REPORT_LEVEL, tick)
+    strict = stats.intervals(ratio, stats.VERDICT_LEVEL, tick)
+    exposed = stats.intervals(base_ns - arm_ns, stats.REPORT_LEVEL, 2 * tick_ns)
+    floor = math.nan
+    if null_pairs is not None and len(null_pairs):
+        null = np.log(null_pairs["arm_ns"].to_numpy(float) / null_pairs["base_ns"].to_numpy(float))
+        bounds = stats.intervals(null, stats.REPORT_LEVEL, tick)
+        floor = max(abs(float(bounds.low[0])), abs(float(bounds.high[0])))
+    return {
+        "log": (float(strict.center[0]), float(strict.low[0]), float(strict.high[0])),
+        "pairs": len(pairs),
+        "effective_pairs": float(shown.effective[0]),
+        "base_ns": middle[0],
+        "arm_ns": middle[1],
+        "time_ratio": float(np.exp(shown.center[0])),
+        "time_ratio_low": float(np.exp(shown.low[0])),
+        "time_ratio_high": float(np.exp(shown.high[0])),
+        "exposed_ns": float(exposed.center[0]),
+        "exposed_low_ns": float(exposed.low[0]),
+        "exposed_high_ns": float(exposed.high[0]),
+        "detectable": float(np.expm1(stats.detectable_effect(ratio)[0])),
+        "null_floor": floor,
+        "method": shown.method,
+    }
+
+
+def contrasts(
+    runs: pd.DataFrame,
+    times: pd.DataFrame,
+    checks: pd.DataFrame,
+    counters: pd.DataFrame,
+    *,
+    null_arm: str | None = "null",
+    stage: str = "operator",
+    scope: str | None = None,
+    same: Mapping[str, Sequence[str]] | None = None,
+    expects: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """A row for each arm, point and scope of a recording: `Contrast.row()` and the expectation.
+
+    The base of a group is the arm that its question is named after. `same` and `expects` are by
+    arm: the counters that must be equal, and quantity -> expected interval; the other options are
+    those of `contrast`. Columns `expected` and `expectation` hold texts, '' where none was written.
+    """
+    rows = []
+    for key, here in runs.groupby(["question", "shape", "distribution"], observed=True, sort=False):
+        base = str(key[0])
+        for part in _by_knobs(here, base):
+            mine = times[(times["stage"] == stage) & times["run"].isin(part["run"])]
+            arms = [a for a in part["arm"].astype(str).unique() if a != base]
+            labels: list[str | None] = [*_scopes(mine, scope)] or [scope]
+            for label in labels:
+                for arm in arms:
+                    found = contrast(
+                        part, times, checks, counters, base=base, arm=arm, null_arm=null_arm,
+                        stage=stage, scope=label, same=(same or {}).get(arm, ()), **options,
+                    )  # fmt: skip
+                    rows.append(found.row() | _expected(found, (expects or {}).get(arm, {})))
+    return pd.DataFrame(rows)
+
+
+def _by_knobs(here: pd.DataFrame, base: str) -> list[pd.DataFrame]:
+    """The runs of a group, one part for each set of knobs where the base has several."""
+    knobs = here.loc[here["arm"] == base, "knobs"].astype(str).unique()
+    return [here] if len(knobs) < 2 else [here[here["knobs"] == value] for value in knobs]
+
+
+def _scopes(times: pd.DataFrame, scope: str | None) -> list[str]:
+    """Labels of the scopes there are, those of `scope` only when it is given."""
+    parts = times[["scope", "cache", "clock"]].drop_duplicates().astype(str)
+    labels = ["/".join(part) for part in parts.to_numpy().tolist()]
+    return [x for x in labels if scope is None or scope in (x, x.split("/")[0])]
+
+
+def _expected(found: Contrast, expects: Mapping[str, tuple[float, float]]) -> dict[str, str]:
+    """The columns `expected` and `expectation` of one contrast."""
+    texts = [f"{name} in [{low:g}, {high:g}]" for name, (low, high) in expects.items()]
+    judged = [found.expectation(name, bounds) for name, bounds in expects.items()]
+    worst = [word for word in ("refuted", "undecided", "supported") if word in judged]
+    return {"expected": "; ".join(texts), "expectation": worst[0] if worst else ""}

@@ -1,0 +1,89 @@
+"""Reasons not to believe a contrast: what leaves nothing to compare, and what only raises doubt.
+
+In: the runs of one point, the times of one scope, the checks.  Out: sentences, flags and modes.
+Misuse: a contrast without reasons here can still be too noisy; that is for the interval to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from attribution.analyze import work
+from attribution.analyze.modes import two_modes
+
+BLOCKING = ("clock-limited",)
+"""Sample flags that leave a contrast at best undecided; others are reported."""
+
+
+def void_reasons(
+    here: pd.DataFrame,
+    times: pd.DataFrame,
+    timed: pd.DataFrame,
+    checks: pd.DataFrame,
+    base: str,
+    arm: str,
+    null_arm: str | None,
+    stage: str,
+    declared: Mapping[str, Mapping[str, Any]] | None,
+) -> list[str]:
+    """Reasons that leave nothing to compare."""
+    reasons = []
+    for name in dict.fromkeys((base, arm)):
+        mine = here[here["arm"] == name]
+        others = times[times["run"].isin(mine["run"])]
+        if mine.empty:
+            reasons.append(f"missing arm: {name} was not run")
+        elif not (mine["status"] == "ok").any():
+            reasons.append(f"missing arm: no run of {name} ended ok: {mine['reason'].iloc[0]}")
+        elif not timed["run"].isin(mine["run"]).any():
+            there = others[["stage", "scope", "cache", "clock"]].astype(str)
+            known = sorted({f"{x[0]} in {'/'.join(x[1:])}" for x in there.to_numpy().tolist()})
+            kind = "unlike scope" if (others["stage"] == stage).any() else "missing arm"
+            reasons.append(f"{kind}: {name} has times of {', '.join(known) or 'no kind'} only")
+        reasons += work.failed_outputs(checks, here, name)
+    return reasons + work.wrong_labels(here, base, arm, null_arm, declared)
+
+
+def doubts(
+    here: pd.DataFrame,
+    timed: pd.DataFrame,
+    checks: pd.DataFrame,
+    equal: Sequence[work.WorkCheck],
+    pairs: pd.DataFrame,
+    base: str,
+    arm: str,
+    tick_ns: float,
+) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
+    """What blocks a verdict, what only needs saying, all sample flags, and both modes of an arm."""
+    blocked = [f"{check}" for check in equal if check.equal is None]
+    notes: list[str] = []
+    flags: set[str] = set()
+    modes = []
+    for name in dict.fromkeys((base, arm)):
+        mine = here.loc[here["arm"] == name]
+        samples = timed[timed["run"].isin(mine["run"])]
+        blocked += work.unchecked_output(checks, here, name)
+        marks = samples["flags"].astype(str).str.split(",").explode()
+        for mark, count in marks[marks != ""].value_counts().items():
+            flags.add(str(mark))
+            text = f"{mark}: {count} of {len(samples)} samples of {name}"
+            (blocked if mark in BLOCKING else notes).append(text)
+        if (
+            len(samples)
+            and samples["clock_mhz"].isna().all()
+            and (samples["clock"] != "none").any()
+        ):
+            flags.add("clock-unknown")
+        if found := two_modes(samples["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):
+            modes.append(f"{name}: {found} ns")
+            flags.add("two-modes")
+    blocked += modes
+    planned = here.loc[here["arm"].isin([base, arm]), "round"].nunique()
+    if len(pairs) < planned:
+        notes.append(f"{planned - len(pairs)} of {planned} rounds have no pair")
+        flags.add("rounds-lost")
+    return blocked, notes, tuple(sorted(flags)), tuple(modes)

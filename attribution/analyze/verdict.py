@@ -1,0 +1,53 @@
+"""The words a contrast ends in, and the rules that allow them.
+
+In: an interval of a log-ratio, the equivalence margin, the null arm's floor.
+Out: one of VERDICTS with its reason; one of EXPECTATIONS for what was expected before measuring.
+Misuse: `faster` is not "faster by at least the estimate", and `undecided` is not `same`.
+"""
+
+from __future__ import annotations
+
+import math
+
+VERDICTS = ("faster", "slower", "same", "undecided", "void")
+EXPECTATIONS = ("supported", "refuted", "undecided")
+MARGIN = 0.01
+"""Default equivalence margin: ratios from 1/1.01 to 1.01 count as the same."""
+
+
+def decide(
+    center: float, low: float, high: float, floor: float = math.nan, margin: float = MARGIN
+) -> tuple[str, str]:
+    """Verdict and reason for a log-ratio arm/base `center` in [`low`, `high`].
+
+    `same`: the interval lies inside the margin, also when it excludes 1. `faster` and `slower`:
+    it excludes 1 and the estimate is above `floor`, the largest log-ratio that the null arm's
+    interval allows (NaN: there is no null arm). Everything else is `undecided`.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return "undecided", "no interval: too few pairs, or constant readings of unknown tick"
+    edge = math.log1p(margin)
+    if -edge <= low and high <= edge:
+        return "same", f"the interval is inside the margin of {margin:.3g}"
+    if low <= 0 <= high:
+        return "undecided", f"the interval holds 1 and reaches outside the margin of {margin:.3g}"
+    if abs(center) <= floor:
+        return (
+            "undecided",
+            f"below the noise floor: the null arm may differ by {math.expm1(floor):.2%}",
+        )
+    return ("faster" if center < 0 else "slower"), "the interval excludes 1"
+
+
+def judge(low: float, high: float, expected: tuple[float, float]) -> str:
+    """Supported when [`low`, `high`] lies in `expected`, refuted when outside, undecided when both.
+
+    NaN bounds are undecided.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return "undecided"
+    if expected[0] <= low and high <= expected[1]:
+        return "supported"
+    if high < expected[0] or low > expected[1]:
+        return "refuted"
+    return "undecided"

@@ -1,0 +1,328 @@
+"""Verdicts on planted recordings: right when nothing is wrong, void or undecided otherwise."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from planted import FLAGS, measured, noise
+
+from attribution.analyze.contrast import Contrast, contrast, contrasts, estimate
+from attribution.analyze.verdict import VERDICTS, decide
+from attribution.errors import DataError, InputError
+from attribution.tables import conform
+
+Tables = dict[str, pd.DataFrame]
+ARMS = {"base": "full", "arm": "math_only"}
+
+
+def judged(tables: Tables, **options: object) -> Contrast:
+    return contrast(**tables, **{**ARMS, "same": ("mma", "rows"), **options})  # type: ignore[arg-type]
+
+
+def runs_of(tables: Tables, arm: str) -> pd.Series:
+    return tables["runs"].loc[tables["runs"]["arm"] == arm, "run"]
+
+
+def test_a_planted_difference_is_faster_and_covered() -> None:
+    found = judged(measured({"full": 1.0, "math_only": 0.8, "null": 1.0}))
+    assert found.verdict == "faster"
+    assert found.time_ratio_low < 0.8 < found.time_ratio_high
+    assert found.exposed_low_ns < 0.2 * found.base_ns < found.exposed_high_ns
+    assert found.exposed_ns == pytest.approx(found.base_ns - found.arm_ns, rel=0.05)
+    assert found.pairs == 20
+    assert 0 < found.detectable < 0.01
+    assert 0 < found.null_floor < 0.01
+    assert [c.equal for c in found.work] == [True, True]
+    assert "math_only / full" in str(found)
+
+
+def test_the_reciprocal_is_slower() -> None:
+    found = judged(measured({"full": 1.0, "math_only": 1.25, "null": 1.0}))
+    assert found.verdict == "slower"
+    assert found.exposed_high_ns < 0
+
+
+def test_counters_and_ratio_are_those_of_a_row() -> None:
+    row = judged(measured()).row()
+    assert row["equal_work"] == "equal"
+    assert row["work"] == "mma: 1000 = 1000; rows: 64 = 64"
+    assert all(isinstance(v, str | int | float | bool) for v in row.values())
+
+
+def verdicts(ratio: float, sd: float, phi: float, seeds: int = 400) -> list[str]:
+    """Verdicts of `seeds` planted contrasts over 20 rounds, with a null arm; without the tables."""
+    rng = np.random.default_rng(11)
+    logs = sd * noise(rng, (3 * seeds, 20), phi)
+    out = []
+    for base, arm, null in np.split(np.exp(logs), seeds):
+        found = estimate(
+            pd.DataFrame({"base_ns": base, "arm_ns": ratio * arm}),
+            pd.DataFrame({"base_ns": base, "arm_ns": null}),
+            math.nan,
+        )
+        out.append(decide(*found["log"], found["null_floor"])[0])
+    return out
+
+
+@pytest.mark.parametrize("sd", [0.003, 0.012, 0.05])
+@pytest.mark.parametrize("phi", [0.0, 0.3, 0.6])
+def test_null_verdicts_on_host_like_noise(sd: float, phi: float) -> None:
+    """Over 400 seeds at most 7 % may be faster or slower; the design is 2 %."""
+    words = verdicts(1.0, sd, phi)
+    assert words.count("faster") + words.count("slower") <= 0.07 * len(words)
+
+
+def test_a_planted_percent_is_found() -> None:
+    """At 0.3 % noise of each run, 0.42 % of a pair; autocorrelation costs some of the power."""
+    assert verdicts(0.99, 0.003, 0.0).count("faster") >= 0.95 * 400
+    assert verdicts(1.01, 0.003, 0.0).count("slower") >= 0.95 * 400
+    assert verdicts(0.99, 0.003, 0.3).count("faster") >= 0.85 * 400
+
+
+def test_the_same_holds_from_the_tables() -> None:
+    """End to end; the full size is `bench/analyze.py --coverage`."""
+    for seed in range(8):
+        null = {"full": 1.0, "math_only": 1.0, "null": 1.0}
+        assert judged(measured(null, seed=seed)).verdict == "same"
+        percent = {"full": 1.0, "math_only": 0.988, "null": 1.0}
+        assert judged(measured(percent, seed=seed)).verdict == "faster"
+
+
+def test_two_arms_drawn_from_one_list_are_the_same() -> None:
+    """Case 27."""
+    rng = np.random.default_rng(0)
+    pool = 1e6 * (1 + 0.003 * rng.normal(size=200))
+    same = 0
+    for seed in range(40):
+        tables = measured({"full": 1.0, "math_only": 1.0, "null": 1.0}, seed=seed)
+        tables["times"]["time_ns"] = rng.choice(pool, len(tables["times"]))
+        same += judged(tables, same=()).verdict == "same"
+    assert same >= 38
+
+
+def test_one_round_or_constant_readings_decide_nothing() -> None:
+    """Case 27: one sample, or [5, 5, 5]."""
+    for tables in (measured(rounds=1), measured(rounds=3)):
+        tables["times"]["time_ns"] = 5.0
+        found = judged(tables)
+        assert found.verdict == "undecided"
+        assert math.isnan(found.time_ratio_low)
+    known = measured(rounds=3)
+    known["times"]["time_ns"] = 5.0
+    found = judged(known, tick_ns=0.5)
+    assert found.time_ratio_low < 1 < found.time_ratio_high
+    assert found.verdict == "undecided"
+
+
+def test_a_control_that_lost_its_matrix_work_is_void() -> None:
+    found = judged(measured(work={"math_only": {"mma": 0.0}}))
+    assert found.verdict == "void"
+    assert "unequal work: mma: 1000 != 0" in found.reasons
+    assert found.row()["equal_work"] == "unequal"
+
+
+def test_unequal_work_in_one_round_only_is_void() -> None:
+    tables = measured()
+    run = runs_of(tables, "math_only").iloc[7]
+    counters = tables["counters"]
+    counters.loc[(counters["run"] == run) & (counters["metric"] == "mma"), "value"] = 999.0
+    assert judged(tables).verdict == "void"
+
+
+def test_a_counter_that_is_absent_never_passes() -> None:
+    """Case 13: absent is not zero, and not equal."""
+    both = {"math_only": {"mma": np.nan}, "full": {"mma": np.nan}}
+    for tables in (measured(work={"math_only": {"mma": np.nan}}), measured(work=both)):
+        found = judged(tables)
+        assert found.verdict == "undecided"
+        assert found.work[0].equal is None
+        assert any("mma: not checked" in reason for reason in found.reasons)
+    found = judged(measured(), same=("mma", "barriers"))
+    assert found.verdict == "undecided"
+    assert found.row()["equal_work"] == "not checked"
+
+
+def test_swapped_variant_labels_are_void() -> None:
+    tables = measured()
+    runs = tables["runs"]
+    swap = {"full": "math_only", "math_only": "full"}
+    swapped = [swap.get(a, a) for a in runs["arm"].astype(str)]
+    tables["runs"] = runs.assign(arm=swapped, variant=[swap.get(a, "full") for a in swapped])
+    tables["runs"]["variant"] = [("full" if a == "null" else a) for a in swapped]
+    found = judged(tables, declared=FLAGS)
+    assert found.verdict == "void"
+    assert any("ran with REDUCE = False and is declared with True" in r for r in found.reasons)
+    assert judged(measured(), declared=FLAGS).verdict == "faster"
+    # Without the declarations the null arm still tells: its flags are no longer the base's.
+    assert any("null arm null has other flags than full" in r for r in judged(tables).reasons)
+
+
+def test_labels_swapped_in_one_round_are_void() -> None:
+    tables = measured()
+    runs = tables["runs"]
+    first = runs["round"] == 3
+    runs.loc[first, "flags"] = json.dumps(FLAGS["full"], sort_keys=True)
+    assert any("arm math_only has 2 flags" in r for r in judged(tables).reasons)
+
+
+def test_a_wrong_output_is_void_even_when_it_comes_late() -> None:
+    """Case 25: right before timing and wrong after it."""
+    tables = measured()
+    checks = tables["checks"]
+    run = runs_of(tables, "math_only").iloc[-1]
+    checks.loc[(checks["run"] == run) & (checks["when"] == "after"), "passed"] = False
+    found = judged(tables)
+    assert found.verdict == "void"
+    assert "wrong output: math_only failed 1 of 40 checks" in found.reasons[0]
+
+
+def test_outputs_that_were_not_checked_after_timing_decide_nothing() -> None:
+    tables = measured()
+    tables["checks"] = tables["checks"][tables["checks"]["when"] == "before"]
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert "output of full was not checked after its timing" in found.reasons[0]
+
+
+def test_unequal_inputs_are_void() -> None:
+    tables = measured()
+    runs = tables["runs"]
+    inputs = runs["inputs"].astype(str)
+    tables["runs"] = runs.assign(
+        inputs=inputs.where(runs["run"] != runs_of(tables, "full").iloc[0], "x")
+    )
+    assert "unequal inputs in 1 of 20 rounds" in " ".join(judged(tables).reasons)
+
+
+def test_two_scopes_raise_and_both_are_named() -> None:
+    tables = measured()
+    arm = tables["times"]["run"].isin(runs_of(tables, "math_only"))
+    mixed = tables["times"].astype({"scope": str, "cache": str})
+    mixed.loc[arm, ["scope", "cache"]] = ["event", "warm"]
+    with pytest.raises(DataError, match=r"event/warm/none and host-virtual/none/none"):
+        judged({**tables, "times": mixed})
+    found = judged({**tables, "times": mixed}, scope="host-virtual")
+    assert found.verdict == "void"
+    assert "unlike scope: math_only has times of operator in event/warm/none only" in found.reasons
+    cold = tables["times"].astype({"cache": str})
+    cold.loc[arm, "cache"] = "cold"
+    with pytest.raises(DataError, match=r"host-virtual/cold/none and host-virtual/none/none"):
+        judged({**tables, "times": cold}, scope="host-virtual")
+
+
+def test_a_missing_arm_or_stage_is_void() -> None:
+    assert "missing arm: other was not run" in judged(measured(), arm="other").reasons
+    assert judged(measured(), stage="main").verdict == "void"
+    tables = measured()
+    mine = tables["runs"]["arm"] == "math_only"
+    tables["runs"] = tables["runs"].astype({"status": str})
+    tables["runs"].loc[mine, ["status", "reason"]] = ["failed", "out of memory"]
+    assert "no run of math_only ended ok: out of memory" in judged(tables).reasons[0]
+
+
+def test_two_points_or_a_repeated_round_raise() -> None:
+    tables = measured()
+    runs = tables["runs"].astype({"shape": str})
+    runs.loc[runs["round"] == 0, "shape"] = "q=1,n=1"
+    with pytest.raises(DataError, match="one shape"):
+        judged({**tables, "runs": runs})
+    twice = tables["runs"].assign(round=0)
+    with pytest.raises(DataError, match="more than once in round 0"):
+        judged({**tables, "runs": twice})
+
+
+def test_throttled_samples_are_flagged_rows_and_no_verdict() -> None:
+    """Case 26: every sample at 59 % of the default clock."""
+    tables = measured()
+    tables["times"] = tables["times"].assign(
+        scope="event", cache="warm", clock="as-found", clock_mhz=0.59 * 1980, flags="clock-limited"
+    )
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert found.blocked
+    assert found.flags == ("clock-limited",)
+    assert "at best undecided: clock-limited: 20 of 20 samples of full" in found.reasons
+    assert found.time_ratio == pytest.approx(0.8, rel=0.01)
+    assert found.expectation("time_ratio", (0.0, 1.0)) == "undecided"
+    unknown = tables["times"].assign(clock_mhz=np.nan, flags="")
+    assert judged({**tables, "times": unknown}).flags == ("clock-unknown",)
+
+
+def test_two_modes_are_reported_and_no_verdict() -> None:
+    """Case 8 inside a contrast."""
+    tables = measured({"full": 1.0, "math_only": 0.8, "null": 1.0}, rounds=24)
+    slow = runs_of(tables, "math_only").iloc[::3]
+    tables["times"].loc[tables["times"]["run"].isin(slow), "time_ns"] *= 1.3
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert found.flags == ("two-modes",)
+    assert "x 16 and" in found.modes[0]
+    assert found.modes[0].startswith("math_only: two modes")
+
+
+def test_below_the_noise_floor_is_undecided() -> None:
+    found = judged(measured({"full": 1.0, "math_only": 0.97, "null": 1.04}))
+    assert found.verdict == "undecided"
+    assert "below the noise floor" in found.reasons[0]
+    missing = measured()
+    missing["runs"] = missing["runs"][missing["runs"]["arm"] != "null"]
+    assert judged(missing).verdict == "undecided"
+    assert judged(missing, null_arm=None).verdict == "faster"
+    assert "no null arm" in judged(missing, null_arm=None).reasons[-1]
+
+
+def test_lost_rounds_are_said() -> None:
+    tables = measured()
+    tables["times"] = tables["times"][tables["times"]["run"] != runs_of(tables, "full").iloc[0]]
+    found = judged(tables)
+    assert found.pairs == 19
+    assert "1 of 20 rounds have no pair" in found.reasons
+    assert "rounds-lost" in found.flags
+
+
+def test_expectations_are_supported_refuted_or_open() -> None:
+    found = judged(measured())
+    assert found.expectation("time_ratio", (0.6, 0.95)) == "supported"
+    assert found.expectation("time_ratio", (0.9, 0.95)) == "refuted"
+    assert found.expectation("time_ratio", (0.8, 0.95)) == "undecided"
+    assert found.expectation("exposed_ns", (0.0, 1e6)) == "supported"
+    with pytest.raises(InputError, match=r"'energy'.*time_ratio and exposed_ns"):
+        found.expectation("energy", (0.0, 1.0))
+
+
+def test_contrasts_has_a_row_for_each_arm_and_scope() -> None:
+    tables = measured({"full": 1.0, "math_only": 0.8, "score_only": 0.9, "null": 1.0})
+    second = tables["times"].assign(scope="event", cache="warm", clock="as-found", clock_mhz=1980.0)
+    tables["times"] = conform("times", pd.concat([tables["times"], second]))
+    found = contrasts(
+        **tables,
+        same={"math_only": ["mma"]},
+        expects={"math_only": {"time_ratio": (0.9, 1.0)}},
+        declared=FLAGS,
+    )
+    assert len(found) == 6
+    assert set(found["verdict"]) <= set(VERDICTS)
+    by_arm = found.set_index(["arm", "scope"])
+    scope = "event/warm/as-found"
+    assert by_arm.loc[("math_only", scope), "expectation"] == "refuted"
+    assert by_arm.loc[("math_only", scope), "expected"] == "time_ratio in [0.9, 1]"
+    assert by_arm.loc[("score_only", scope), "verdict"] == "faster"
+    assert by_arm.loc[("null", scope), "verdict"] == "same"
+    assert by_arm.loc[("score_only", scope), "equal_work"] == "none asked"
+    assert contrasts(**tables, scope="event")["scope"].unique().tolist() == [scope]
+
+
+def test_contrasts_pairs_equal_knobs() -> None:
+    one, two = measured(), measured({"full": 1.0, "math_only": 0.5, "null": 1.0}, seed=9)
+    for name in two:
+        two[name] = two[name].assign(run=two[name]["run"] + len(one["runs"]))
+    two["runs"] = two["runs"].assign(knobs='{"ctas": 32}')
+    both = {name: pd.concat([one[name], two[name]], ignore_index=True) for name in one}
+    found = contrasts(**both)
+    assert found.loc[found["arm"] == "math_only", "time_ratio"].round(1).tolist() == [0.8, 0.5]
+    with pytest.raises(DataError, match="more than once"):
+        judged(both)

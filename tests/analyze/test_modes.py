@@ -1,0 +1,53 @@
+"""Two populations are found and reported as both; one population is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import noise
+
+from attribution.analyze.modes import lost_effect, two_modes
+
+PLAIN = [9927.0] * 12 + [10358.0] * 28
+TRACED = [10334.0] * 40
+
+
+def test_two_populations_hide_in_one_median() -> None:
+    found = two_modes(PLAIN)
+    assert found is not None
+    assert found.values == (9927.0, 10358.0)
+    assert found.counts == (12, 28)
+    assert str(found) == "two modes: 9927 x 12 and 10358 x 28"
+
+
+def test_the_traced_build_has_lost_the_effect() -> None:
+    text = lost_effect(PLAIN, TRACED)
+    assert "two modes: 9927 x 12 and 10358 x 28" in text
+    assert "single mode at 10334" in text
+    assert "lost the effect" in text
+    assert lost_effect(PLAIN, PLAIN) == ""
+    assert lost_effect(TRACED, TRACED) == ""
+
+
+@pytest.mark.parametrize("count", [8, 12, 20, 40, 200])
+def test_one_population_is_rarely_split(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for phi in (0.0, 0.5):
+        series = noise(rng, (400, count), phi)
+        assert np.mean([two_modes(s) is not None for s in series]) <= 0.02
+
+
+@pytest.mark.parametrize("count", [20, 40, 200])
+def test_separated_populations_are_found(count: int) -> None:
+    rng = np.random.default_rng(count)
+    series = rng.normal(size=(200, count))
+    series[:, : count // 4] += 10
+    assert np.mean([two_modes(s) is not None for s in series]) >= 0.95
+
+
+def test_neighbouring_ticks_and_single_outliers_are_not_modes() -> None:
+    assert two_modes([1024.0] * 10 + [1056.0] * 10, resolution=32) is None
+    assert two_modes([1024.0] * 10 + [1056.0] * 10) is not None
+    assert two_modes([10.0] * 39 + [20.0]) is None
+    assert two_modes([5.0] * 40) is None
+    assert two_modes([1.0, 1.0, 1.0, 9.0, 9.0, 9.0]) is None

@@ -1,0 +1,6 @@
+"""Makes the planted recordings importable from here."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
