@@ -208,6 +208,8 @@ class Variant:
     """Machine ("host", "h200", ...) -> quantity ("time_ratio") -> closed interval."""
     factors: tuple[str, str] | None = None
     """The declared factor pair of an interaction term, names of two flags."""
+    stage: str = "main"
+    """The stage that the question and the expectation are about; `operator` is all of them."""
 
     def __str__(self) -> str:
         change = ", ".join(f"{k}={v}" for k, v in {**self.flags, **self.knobs}.items()) or "as declared"
@@ -266,7 +268,7 @@ def kernel_names(root: Path) -> list[str]:
     return sorted(p.parent.name for p in (root / "kernels").glob("*/kernel.py"))
 
 
-_KEYS = {"base", "asks", "flags", "knobs", "same", "expects", "factors"}
+_KEYS = {"base", "asks", "flags", "knobs", "same", "expects", "factors", "stage"}
 
 
 def load_variants(root: Path, kernel: Kernel) -> dict[str, Variant]:
@@ -336,6 +338,7 @@ def _resolve(
         same=same,
         expects=_expectations(where, table.get("expects", {})),
         factors=_factors(where, table.get("factors"), kernel),
+        stage=str(table.get("stage", "main")),
     )
     return done[name]
 

@@ -83,7 +83,7 @@ def open_recording(path: Path) -> Recording:
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         stated = manifest.pop("manifest_sha256")
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise DataError(f"{file} is damaged: {type(error).__name__}: {error}") from error
     if _manifest_hash(manifest) != stated:
         raise DataError(f"{file} was changed after it was written: its hash differs from the one it states")

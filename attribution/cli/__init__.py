@@ -1,0 +1,59 @@
+"""The command `attr`: one module a verb, each a plain function; `main` is where errors become a sentence and an exit code.
+
+Nothing heavy is imported here or at the top of a verb's module: `attr --help` must start faster than `import pandas`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from attribution import __version__
+from attribution.cli import build, export, ingest, new, predict, run, show
+from attribution.cli import compare as compare_verb
+from attribution.cli import list as list_verb
+from attribution.errors import AttrError
+
+app = typer.Typer(
+    help="Which mechanism sets a GPU kernel's time? Controlled variants, paired measurement, traces from inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(new.new)
+app.command("list")(list_verb.list_)
+app.command()(build.build)
+app.command()(run.run)
+app.command()(predict.predict)
+app.command()(ingest.ingest)
+app.command()(show.show)
+app.command("compare")(compare_verb.compare)
+app.command()(export.export)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        print(f"attribution {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Entry point of `attr` and of `python -m attribution`."""
+    try:
+        app()
+    except AttrError as error:
+        print(f"attr: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("attr: stopped; finished runs are kept, --resume goes on from them", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`attr list | head`): say nothing, and keep exit from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -56,6 +56,7 @@ class HostMachine:
         return {
             "kind": "host",
             "name": "reference machine",
+            "expects": "host",
             "sms": self.sms[0] if len(self.sms) == 1 else self.sms,
             "tick_ns": time.get_clock_info("thread_time").resolution * 1e9,
             "cpu": _cpu_name(),
@@ -230,6 +231,7 @@ def _variant_facts(variant: Variant) -> dict[str, Any]:
         "same": list(variant.same),
         "expects": {m: {q: list(b) for q, b in e.items()} for m, e in variant.expects.items()},
         "factors": list(variant.factors) if variant.factors else None,
+        "stage": variant.stage,
     }
 
 

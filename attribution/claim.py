@@ -1,0 +1,123 @@
+"""What a recording answers: each arm's question, contrast and expectation in one row.
+
+In: an opened recording (the declarations are in its manifest: what was expected was written before).
+Out: frames with one row an arm; the sentence that says what kind of numbers they are.
+Misuse: a verdict belongs to one stage and one scope; it is not carried to another.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attribution.analyze.contrast import contrasts
+from attribution.errors import DataError, InputError
+from attribution.plan import NULL
+from attribution.recording import Recording, check_alike
+
+TABLES = ("runs", "times", "checks", "counters")
+
+
+def answers(recording: Recording, stage: str | None = None, scope: str | None = None) -> pd.DataFrame:
+    """One row an arm but the base: the contrast's fields, its question, expectation and rows on the busiest SM.
+
+    `stage` None takes the one that each variant declares.  Raises InputError for an unknown stage, DataError.
+    """
+    if recording.manifest["kind"] != "run":
+        raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
+    tables = {name: recording.table(name) for name in TABLES}
+    known = sorted(set(tables["times"]["stage"].astype(str)))
+    if stage is not None and stage not in known:
+        raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
+    asked = _asked(recording)
+    declared = {
+        arm["variant"]: arm["flags"] for q in recording.manifest["plan"]["questions"] for arm in q["arms"]
+    }
+    parts = []
+    for name in dict.fromkeys(stage or facts["stage"] for facts in asked.values()):
+        mine = {arm: f for (_, arm), f in asked.items() if stage is not None or f["stage"] == name}
+        judged = {arm: f["expects"] for arm, f in mine.items() if f["stage"] == name}
+        found = contrasts(
+            **tables,
+            stage=name,
+            scope=scope,
+            same={arm: f["same"] for arm, f in mine.items()},
+            expects=judged,
+            declared=declared,
+            tick_ns=float(recording.manifest["machine"]["tick_ns"]),
+        )
+        parts.append(found[found["arm"].isin(mine)])
+    out = pd.concat(parts, ignore_index=True)
+    places = {key: i for i, key in enumerate(asked)}
+    planned = [places[q, a] for q, a in zip(out["question"], out["arm"], strict=True)]
+    out = out.iloc[np.argsort(planned, kind="stable")].reset_index(drop=True)
+    busiest = busiest_rows(recording)
+    out["asks"] = [asked[q, a]["asks"] for q, a in zip(out["question"], out["arm"], strict=True)]
+    out["busiest_sm_rows"] = [busiest.get(arm, math.nan) for arm in out["arm"]]
+    return out
+
+
+def _asked(recording: Recording) -> dict[tuple[str, str], dict[str, Any]]:
+    """(question, arm) -> asks, stage, same and this machine's expectations; the null arm asks for the noise."""
+    variants, machine = recording.manifest["variants"], recording.manifest["machine"]["expects"]
+    out: dict[tuple[str, str], dict[str, Any]] = {}
+    for question in recording.manifest["plan"]["questions"]:
+        for arm in question["arms"][1:]:
+            null = arm["name"] == NULL
+            facts = variants[question["base"] if null else arm["variant"]]
+            out[question["base"], arm["name"]] = {
+                "asks": "How far do two equal arms differ here?" if null else facts["asks"],
+                "stage": facts["stage"],
+                "same": () if null else facts["same"],
+                "expects": {} if null else facts["expects"].get(machine, {}),
+            }
+    return out
+
+
+def busiest_rows(recording: Recording) -> dict[str, float]:
+    """Arm -> rows of output on the busiest SM of its first traced run."""
+    rows = recording.table("rows")
+    if rows.empty:
+        return {}
+    arms = recording.table("runs").set_index("run")["arm"]
+    first = rows.assign(arm=arms.reindex(rows["run"]).astype(str).to_numpy())
+    first = first[first["run"] == first.groupby("arm")["run"].transform("min")]
+    return {str(k): float(v) for k, v in first.groupby(["arm", "sm"])["rows"].sum().groupby("arm").max().items()}
+
+
+def scope_sentence(recording: Recording) -> str:
+    """One line that says what the times are and what they are not."""
+    machine = recording.manifest["machine"]
+    if machine["kind"] == "host":
+        return (
+            f"Virtual time of the reference machine ({machine['sms']} virtual SMs, scope host-virtual): "
+            "it shows mechanisms and says nothing about a GPU's speed."
+        )
+    return f"Measured on {machine['name']} ({machine['sms']} SMs)."
+
+
+def compare_answers(first: Recording, second: Recording, stage: str | None = None) -> pd.DataFrame:
+    """One row an arm that both have: both ratios with intervals, and whether they agree.
+
+    `agree` when the intervals of the two log-ratios, taken as independent, leave room for no difference:
+    |difference| <= sqrt(half-width^2 + half-width^2).  Raises DataError for unlike recordings or no common arm.
+    """
+    check_alike(first, second)
+    key = ["question", "arm", "shape", "distribution", "scope", "stage"]
+    fields = ["time_ratio", "time_ratio_low", "time_ratio_high", "verdict"]
+    both = answers(first, stage)[key + fields].merge(
+        answers(second, stage)[key + fields], on=key, suffixes=("_first", "_second")
+    )
+    if both.empty:
+        raise DataError(
+            f"{first.path.name} and {second.path.name} have no arm in common at one shape, distribution and stage"
+        )
+    logs = {end: np.log(both[[f"{f}_{end}" for f in fields[:3]]].to_numpy(float)) for end in ("first", "second")}
+    half = {end: (v[:, 2] - v[:, 1]) / 2 for end, v in logs.items()}
+    apart = np.abs(logs["first"][:, 0] - logs["second"][:, 0])
+    room = np.hypot(half["first"], half["second"])
+    both["agree"] = np.where(np.isnan(apart) | np.isnan(room), "unknown", np.where(apart <= room, "yes", "no"))
+    return both

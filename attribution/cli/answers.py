@@ -1,0 +1,69 @@
+"""The table of answers that `run`, `show` and `compare` print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attribution.cli.output import print_rows
+
+if TYPE_CHECKING:
+    from attribution.recording import Recording
+
+COLUMNS = {
+    "arm": "arm",
+    "stage": "stage",
+    "ratio": "time ratio [95 %]",
+    "exposed": "exposed, ms [95 %]",
+    "detectable": "detectable",
+    "rows": "busiest SM",
+    "work": "equal work",
+    "verdict": "verdict",
+    "expected": "expected before",
+    "expectation": "so it is",
+}
+
+
+def answer_rows(recording: Recording, stage: str | None) -> list[dict[str, Any]]:
+    """One mapping an arm, all fields of the answers."""
+    from attribution.claim import answers
+
+    return [{str(k): v for k, v in row.items()} for row in answers(recording, stage).to_dict("records")]
+
+
+def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
+    """The table, the reasons behind every verdict, and the sentence on what kind of time this is."""
+    from attribution.claim import scope_sentence
+
+    plan = recording.manifest["plan"]
+    shape = ", ".join(f"{k} = {v}" for k, v in plan["shape"].items())
+    bases = ", ".join(q["base"] for q in plan["questions"])
+    print(f"{plan['kernel']}, {shape}, {plan['distribution']}, {plan['rounds']} rounds; ratios are arm / {bases}\n")
+    print_rows([_shown(r) for r in rows], COLUMNS)
+    print()
+    for row in rows:
+        print(f"{row['arm']}: {row['asks']}")
+        details = [row["reasons"], row["work"], row["modes"]]
+        print(f"    {row['verdict']}: " + "; ".join(d for d in details if d))
+    print(f"\n{scope_sentence(recording)}")
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    def ms(ns: float) -> str:
+        return f"{ns / 1e6:.3f}"
+
+    known = row["pairs"] > 0
+    low, high = row["time_ratio_low"], row["time_ratio_high"]
+    return {
+        "arm": row["arm"],
+        "stage": row["stage"],
+        "ratio": f"{row['time_ratio']:.4f} [{low:.4f}, {high:.4f}]" if known else "-",
+        "exposed": f"{ms(row['exposed_ns'])} [{ms(row['exposed_low_ns'])}, {ms(row['exposed_high_ns'])}]"
+        if known
+        else "-",
+        "detectable": f"{100 * row['detectable']:.2f} %" if known else "-",
+        "rows": f"{row['busiest_sm_rows']:.0f} rows" if row["busiest_sm_rows"] == row["busiest_sm_rows"] else "-",
+        "work": row["equal_work"],
+        "verdict": row["verdict"],
+        "expected": row["expected"] or "-",
+        "expectation": row["expectation"] or "-",
+    }

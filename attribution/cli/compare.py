@@ -1,0 +1,32 @@
+"""`attr compare A B`: do two recordings of alike machines say the same of each arm?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.options import Json
+from attribution.cli.output import print_json, print_rows
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A recording.")],
+    second: Annotated[Path, typer.Argument(help="Another one.")],
+    stage: Annotated[str | None, typer.Option("--stage", help="Stage; each variant's own when not given.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare the paired ratios of two recordings; times of two recordings are not paired and are not compared.
+
+    Recordings that differ in machine, protocol or kernel source are refused, naming both values.
+    """
+    from attribution.claim import compare_answers
+    from attribution.recording import open_recording
+
+    frame = compare_answers(open_recording(first), open_recording(second), stage)
+    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    if json:
+        print_json(rows)
+        return
+    print_rows(rows)

@@ -1,0 +1,84 @@
+"""Rows to the terminal, as an aligned table or as JSON: the same rows either way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attribution.measure.job import Progress
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; what JSON cannot hold (NaN) becomes null."""
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
+    """Print `columns` (key -> heading; all when None) of the rows, numbers to the right, wrapped to the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return
+    heads = dict(columns) if columns else {key: key.replace("_", " ") for key in rows[0]}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for key, head in heads.items():
+        number = all(isinstance(r.get(key), (int, float)) and not isinstance(r.get(key), bool) for r in rows)
+        table.add_column(head, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: names come from files.
+        table.add_row(*(Text(text(row.get(key))) for key in heads))
+    Console(soft_wrap=False).print(table)
+
+
+def text(value: Any) -> str:
+    """A cell: None and NaN are a dash, floats have four significant digits."""
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.0f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text(v) for v in value)
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Progress]:
+    """A bar on standard error with what is running now; nothing when quiet."""
+    if quiet:
+        yield lambda done, total, label: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    with shown:
+        task = shown.add_task("starting", total=None)
+        yield lambda done, total, label: shown.update(task, completed=done, total=total, description=label)

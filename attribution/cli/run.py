@@ -1,0 +1,64 @@
+"""`attr run`: measure variants against their base and a null arm, and print what that answers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.answers import answer_rows, print_answers
+from attribution.cli.options import Json, Out, Overwrite, Root, find_kernel, flag_values, integers, root_folder
+from attribution.cli.output import print_json, progress_bar
+from attribution.errors import InputError
+
+
+def run(
+    variant: Annotated[list[str], typer.Option("--variant", "-v", help="Variant to measure; may be repeated.")],
+    kernel: Annotated[str | None, typer.Option("--kernel", help="Kernel, where several have the variant.")] = None,
+    shape: Annotated[list[str] | None, typer.Option("--shape", help="q=512,n=8192: sizes that differ from the kernel's.")] = None,
+    distribution: Annotated[str, typer.Option("--distribution", help="Distribution of the inputs.")] = "",
+    flag: Annotated[list[str] | None, typer.Option("--flag", help="BLOCK_Q=1: a flag of the base, and so of every arm.")] = None,
+    knob: Annotated[list[str] | None, typer.Option("--knob", help="ctas=64,sms=16: launch knobs of every arm.")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds; whole Williams designs balance best.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the inputs.")] = 1,
+    order_seed: Annotated[int, typer.Option("--order-seed", min=0, help="Seed of the order of arms.")] = 0,
+    out: Out = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished measurement at --out.")] = False,
+    overwrite: Overwrite = False,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Measure variants in balanced rounds, check every output, record, and say what it answers.
+
+    Each variant's base and a null arm (the base again) run in the same rounds.
+    """
+    from attribution.measure import job
+    from attribution.plan import Overrides, plan
+
+    folder = root_folder(root)
+    found, variants = find_kernel(folder, kernel, variant)
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--rounds {rounds}: allowed is an integer >= 1")
+    if resume and out is None:
+        raise InputError("--resume needs --out: the recording whose .partial folder is to go on")
+    overrides = Overrides(
+        integers("--shape", shape or []),
+        flag_values(found, flag or []),
+        integers("--knob", knob or []),
+        distribution,
+        seed,
+        rounds or 0,
+        order_seed,
+    )
+    planned = plan(found, variants, variant, overrides)
+    path = out or Path("recordings") / f"{found.name}-{'-'.join(variant)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with progress_bar(quiet=json) as progress:
+        recording = job.execute(planned, found, variants, path, progress, resume, overwrite)
+    rows = answer_rows(recording, None)
+    if json:
+        print_json({"recording": str(path), "answers": rows})
+        return
+    print_answers(recording, rows)
+    print(f"recording: {path}")

@@ -1,0 +1,96 @@
+"""Plans: base and null arm always come along, overrides reach every arm, orders are balanced."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from attribution.declare import Kernel, Variant
+from attribution.errors import InputError
+from attribution.plan import Overrides, Plan, plan
+
+NOTHING = Overrides({}, {}, {})
+
+
+def arms(planned: Plan) -> list[str]:
+    return [a.name for q in planned.questions for a in q.arms]
+
+
+def test_a_variant_never_travels_alone(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    planned = plan(index_topk, index_topk_variants, ["math_only"], NOTHING)
+    assert arms(planned) == ["full", "null", "math_only"]
+    null = planned.questions[0].arms[1]
+    assert (null.variant, null.flags) == ("full", planned.questions[0].arms[0].flags)
+
+
+def test_variants_of_one_base_share_a_question(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    planned = plan(index_topk, index_topk_variants, ["serial", "math_only", "serial_filter_only", "serial"], NOTHING)
+    assert [q.base for q in planned.questions] == ["full", "serial"]
+    assert arms(planned) == ["full", "null", "serial", "math_only", "serial", "null", "serial_filter_only"]
+
+
+def test_the_base_alone_is_a_question(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    assert arms(plan(index_topk, index_topk_variants, ["full"], NOTHING)) == ["full", "null"]
+
+
+def test_overrides_reach_every_arm_but_not_its_own_change(
+    index_topk: Kernel, index_topk_variants: dict[str, Variant]
+) -> None:
+    over = Overrides({"q": 7}, {"BLOCK_Q": 4, "OVERLAP": False}, {"ctas": 5})
+    planned = plan(index_topk, index_topk_variants, ["block_q_1", "one_wave", "math_only"], over)
+    seen = {a.name: a for q in planned.questions for a in q.arms}
+    assert planned.shape["q"] == 7
+    assert {n: a.flags["BLOCK_Q"] for n, a in seen.items()} == {
+        "full": 4, "null": 4, "block_q_1": 1, "one_wave": 4, "math_only": 4,
+    }  # fmt: skip
+    assert all(a.flags["OVERLAP"] is False for a in seen.values())
+    assert {n: a.knobs["ctas"] for n, a in seen.items()} == {
+        "full": 5, "null": 5, "block_q_1": 5, "one_wave": 16, "math_only": 5,
+    }  # fmt: skip
+
+
+def test_an_override_that_one_arm_cannot_have_is_refused(
+    index_topk: Kernel, index_topk_variants: dict[str, Variant]
+) -> None:
+    with pytest.raises(InputError, match="EMIT needs SELECT"):
+        plan(index_topk, index_topk_variants, ["math_only"], Overrides({}, {"SELECT": False}, {}))
+
+
+def test_runs_are_paired_balanced_and_numbered(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    runs = list(plan(index_topk, index_topk_variants, ["math_only"], NOTHING).runs())
+    assert [r.run for r in runs] == list(range(36))
+    assert Counter((r.round, r.arm.name) for r in runs).most_common(1)[0][1] == 1
+    follows = Counter((r.predecessor, r.arm.name) for r in runs if r.predecessor)
+    assert set(follows.values()) == {4}
+    assert len(follows) == 6
+    assert set(Counter((r.position, r.arm.name) for r in runs).values()) == {4}
+
+
+def test_the_same_arguments_give_the_same_plan(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    one, two = (plan(index_topk, index_topk_variants, ["serial"], NOTHING) for _ in range(2))
+    assert one.facts() == two.facts()
+    assert [r.arm.name for r in one.runs()] == [r.arm.name for r in two.runs()]
+    other = plan(index_topk, index_topk_variants, ["serial"], Overrides({}, {}, {}, order_seed=1))
+    assert [r.arm.name for r in one.runs()] != [r.arm.name for r in other.runs()]
+
+
+@pytest.mark.parametrize(
+    ("names", "over", "sentence"),
+    [
+        (["math_onyl"], NOTHING, "no variant math_onyl; nearest: math_only"),
+        (["full"], Overrides({"n": 1024}, {}, {}), "n = 1024 is below K = 2048"),
+        (["full"], Overrides({"n": 8200}, {}, {}), "a multiple of 128"),
+        (["full"], Overrides({"q": 0}, {}, {}), "q = 0: allowed is an integer >= 1"),
+        (["full"], Overrides({"q": 9000}, {}, {}), "q = 9000 is above n"),
+        (["full"], Overrides({}, {}, {"ctas": 0}), "ctas = 0: allowed is an integer >= 1"),
+        (["full"], Overrides({}, {"SEGMENT_CAPACITY": 200}, {}), "capacity 1600 .* is below K = 2048"),
+        (["full"], Overrides({}, {}, {}, distribution="norml"), "nearest: normal"),
+        (["full"], Overrides({}, {"DELAY_CYCLES": 5}, {}), "go together"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(
+    index_topk: Kernel, index_topk_variants: dict[str, Variant], names: list[str], over: Overrides, sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        plan(index_topk, index_topk_variants, names, over)
