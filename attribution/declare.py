@@ -126,7 +126,7 @@ class Kernel:
     reference(inputs, shape) -> Any; an independent answer, computed once per case, handed to `check`.
     check(inputs, output, reference, shape, flags) -> list[Check]; must reject every wrong output of every rung.
     host(inputs, shape, flags, knobs, clock) -> attribution.measure.host.HostRun; runs the algorithm for real on the CPU.
-    launch: how the GPU worker runs it (see docs/design.md); None for a kernel that has no GPU source yet.
+    gpu: name of the module in the kernel's folder that says how to run it on a GPU (see attribution/launch.py), or None.
     illegal(flags) -> the reason why this combination cannot be built, or None.
     illegal_shape(shape, flags, knobs) raises InputError for what the axes alone cannot say.
     same: counters that may be named in a variant's `same`, with one line of meaning each.
@@ -145,7 +145,7 @@ class Kernel:
     reference: Callable[[Inputs, Shape], Any]
     check: Callable[[Inputs, Any, Any, Shape, Flags], list[Check]]
     host: Callable[[Inputs, Shape, Flags, Knobs, Any], Any] | None = None
-    launch: Callable[..., Any] | None = None
+    gpu: str | None = None
     source: str | None = None
     entries: tuple[Entry, ...] = ()
     illegal: Callable[[Flags], str | None] = _no_rule

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "attribution"
 ORDER = [
     {"errors"},
-    {"tables", "schedule", "order"},
+    {"tables", "schedule", "order", "launch"},
     {"declare"},
     {"plan", "scaffold", "layout", "source", "ptxas", "sass", "residency"},
     {"build_cache"},

@@ -25,7 +25,7 @@ def list_(
                 "kernel": k.name,
                 "summary": k.summary,
                 "variants": list(load_variants(folder, k)),
-                "runs_on": [where for where, how in (("host", k.host), ("cuda", k.launch)) if how],
+                "runs_on": [where for where, how in (("host", k.host), ("cuda", k.gpu)) if how],
             }
             for k in kernels
         ]
