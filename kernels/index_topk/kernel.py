@@ -78,9 +78,9 @@ KERNEL = Kernel(
     },
     roles=("tma", "math", "topk"),
     events=(
-        Event("stage_free", "tma", waits_for="math"),
+        Event("stage_free", "tma", waits_for="math", level=2),
         Event("load", "tma"),
-        Event("stage_full", "math", waits_for="tma"),
+        Event("stage_full", "math", waits_for="tma", level=2),
         Event("slot_free", "math", waits_for="topk"),
         Event("score", "math"),
         Event("slot_ready", "topk", waits_for="math"),
