@@ -326,3 +326,12 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         if kind.startswith("int") and len(values) and not (out[column] == values).all():
             raise DataError(f"table {name}: column {column} does not fit {kind}")
     return pd.DataFrame(out, columns=list(columns)).reset_index(drop=True)
+
+
+def markdown() -> str:
+    """The schema as the text of `docs/recording-format.md` has it."""
+    parts = []
+    for name, columns in TABLES.items():
+        rows = [f"| `{column}` | {c.type} | {c.doc} |" for column, c in columns.items()]
+        parts.append("\n".join([f"### `{name}`", "", "| column | type | meaning |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"

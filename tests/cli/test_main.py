@@ -1,0 +1,122 @@
+"""The command line as its user meets it: what it prints, what it refuses, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = ("--shape", "q=6,n=2048", "--flag", "K=512,SEGMENT_CAPACITY=184", "--knob", "sms=2")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`attr run` as a process of its own, with the smallest sizes."""
+    path = tmp_path_factory.mktemp("cli") / "rec"
+    command = [sys.executable, "-m", "attribution", "run", "--variant", "math_only", *SMALL, "--rounds", "6"]
+    done = subprocess.run([*command, "--out", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "math_only" in done.stdout
+    assert "virtual" in done.stdout
+    assert "says nothing about a GPU's speed" in done.stdout
+    assert f"recording: {path}" in done.stdout
+    return path
+
+
+def test_run_leaves_a_recording_and_json_rows_are_the_table(recorded: Path, attr) -> None:
+    shown = attr("show", recorded, "--json")
+    assert shown.code == 0
+    answers = {a["arm"]: a for a in json.loads(shown.out)["answers"]}
+    assert set(answers) == {"null", "math_only"}
+    assert answers["math_only"]["equal_work"] == "equal"
+    assert answers["math_only"]["time_ratio"] < 1
+    table = attr("show", recorded).out
+    assert f"{answers['math_only']['time_ratio']:.4f}" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "--variant", "math_onyl"], "no variant math_onyl; nearest: math_only"),
+        (["run", "--variant", "math_only", "--shape", "n=1024"], "n = 1024 is below K = 2048"),
+        (["run", "--variant", "math_only", "--shape", "n=8200"], "a multiple of 128"),
+        (["run", "--variant", "math_only", "--shape", "q=0"], "q = 0: allowed is an integer >= 1"),
+        (["run", "--variant", "math_only", "--shape", "q"], "must be NAME=VALUE"),
+        (["run", "--variant", "math_only", "--shape", "q=x"], "must be an integer"),
+        (["run", "--variant", "math_only", "--knob", "ctas=0"], "ctas = 0: allowed is an integer >= 1"),
+        (["run", "--variant", "math_only", "--flag", "SEGMENT_CAPACITY=100"], "is below K = 2048"),
+        (["run", "--variant", "math_only", "--flag", "SPIL=true"], "no such flag; nearest: SPILL"),
+        (["run", "--variant", "math_only", "--flag", "SPILL=maybe"], "allowed are true and false"),
+        (["run", "--variant", "math_only", "--flag", "BLOCK_Q=3"], "allowed are 1, 2, 4"),
+        (["run", "--variant", "math_only", "--rounds", "0"], "--rounds 0: allowed is"),
+        (["run", "--variant", "math_only", "--resume"], "--resume needs --out"),
+        (["run", "--variant", "math_only", "--distribution", "norm"], "nearest: normal"),
+        (["run", "--variant", "math_only", "--kernel", "index_topc"], "nearest: index_topk"),
+        (["run", "--variant", "math_only", "--root", "/nowhere"], "has no folder kernels/"),
+        (["predict", "--q", "0", "--sms", "4"], "--q 0: allowed is an integer >= 1"),
+        (["predict", "--q", "4", "--sms", "4", "--ctas", "-1"], "--ctas -1: allowed is an integer >= 1"),
+        (["show", "/nowhere"], "is not a recording"),
+        (["list", "indx_topk"], "nearest: index_topk"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(attr, arguments: list[str], sentence: str) -> None:
+    done = attr(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("attr: ")
+    assert sentence in done.err
+
+
+def test_a_folder_that_exists_is_left_alone(attr, recorded: Path) -> None:
+    before = {p.name: p.read_bytes() for p in recorded.iterdir()}
+    done = attr("run", "--variant", "math_only", *SMALL, "--out", recorded)
+    assert done.code == 2
+    assert "never overwritten" in done.err
+    assert {p.name: p.read_bytes() for p in recorded.iterdir()} == before
+
+
+def test_predict_reproduces_the_published_tail(attr) -> None:
+    assert "22 SMs with 8 rows" in attr("predict", "--q", 512, "--block-q", 2, "--ctas", 156, "--sms", 78).out
+    assert "44 SMs with 7 rows" in attr("predict", "--q", 512, "--block-q", 1, "--ctas", 156, "--sms", 78).out
+    rows = json.loads(attr("predict", "--q", 512, "--block-q", 2, "--sms", 78, "--json").out)
+    assert rows["busiest_sm_rows"] == 8
+
+
+def test_list_shows_every_kernel_and_its_variants(attr) -> None:
+    rows = {r["kernel"]: r for r in json.loads(attr("list", "--json").out)}
+    assert {"hello", "index_topk"} <= set(rows)
+    ladder = {"load_only", "math_only", "score_only", "filter_only", "select_only", "full"}
+    assert ladder <= set(rows["index_topk"]["variants"])
+    one = attr("list", "index_topk").out
+    assert "How much time is exposed outside the matrix work" in one.replace("\n", " ").replace("  ", " ")
+
+
+def test_compare_says_whether_two_recordings_agree(attr, recorded: Path) -> None:
+    rows = json.loads(attr("compare", recorded, recorded, "--json").out)
+    assert {r["arm"]: r["agree"] for r in rows} == {"null": "yes", "math_only": "yes"}
+
+
+def test_compare_refuses_unlike_machines(attr, recorded: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    smaller = [a.replace("sms=2", "sms=3") for a in SMALL]
+    assert attr("run", "--variant", "math_only", *smaller, "--rounds", "2", "--out", other).code == 0
+    done = attr("compare", recorded, other)
+    assert done.code == 1
+    assert "machine.sms is 2 and 3" in done.err
+
+
+def test_help_and_version_need_nothing_heavy(attr) -> None:
+    done = attr("--help")
+    assert done.code == 0
+    for verb in ("new", "list", "build", "run", "predict", "show", "compare", "export", "ingest"):
+        assert f"  {verb} " in done.out
+    assert attr("--version").out.startswith("attribution ")
+    assert attr().code == 2 or "Usage" in attr().out
+
+
+def test_an_unknown_verb_and_option_exit_2(attr) -> None:
+    assert attr("atribute").code == 2
+    assert attr("run").code == 2
+    assert attr("run", "--variannt", "x").code == 2
