@@ -56,6 +56,9 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     out = out.iloc[np.argsort(planned, kind="stable")].reset_index(drop=True)
     busiest = busiest_rows(recording)
     out["asks"] = [asked[q, a]["asks"] for q, a in zip(out["question"], out["arm"], strict=True)]
+    for end, name in enumerate(("expected_ratio_low", "expected_ratio_high")):
+        bounds = [asked[q, a]["expects"].get("time_ratio") for q, a in zip(out["question"], out["arm"], strict=True)]
+        out[name] = [math.nan if b is None or not e else float(b[end]) for b, e in zip(bounds, out["expected"], strict=True)]
     out["busiest_sm_rows"] = [busiest.get(arm, math.nan) for arm in out["arm"]]
     return out
 

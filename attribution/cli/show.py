@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from attribution.cli.options import Json
 from attribution.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from attribution.recording import Recording
+    from attribution.analyze.traced import Trace
 
 
 def show(
@@ -37,30 +37,34 @@ def show(
         show_ingested(recording, plot, json)
         return
     recording.verify()
-    rows = answer_rows(recording, stage)
-    from attribution.claim import traced
+    from attribution.analyze.traced import traced
 
+    rows = answer_rows(recording, stage)
     trace = traced(recording, arm)
-    per_sm, roles = trace.sm_rows(), trace.role_rows()
     if plot is not None:
         from attribution.show.plot import draw_recording
 
         draw_recording(rows, trace, plot)
     if json:
-        print_json({"manifest": recording.manifest, "answers": rows, "sms": per_sm, "roles": roles})
+        tables = {"sms": trace.sm_rows(), "roles": trace.role_rows()} if trace else {}
+        print_json({"manifest": recording.manifest, "answers": rows, **tables})
         return
-    _print(recording, rows, trace.arm, per_sm, roles)
+    print(recording)
+    print_answers(recording, rows)
+    if trace:
+        _print_trace(trace)
     if plot is not None:
         print(f"figure: {plot}")
 
 
-def _print(
-    recording: Recording, rows: list[dict[str, Any]], arm: str, per_sm: list[dict[str, Any]], roles: list[dict[str, Any]]
-) -> None:
-    print(recording)
-    print_answers(recording, rows)
-    if per_sm:
-        print(f"\nSMs of {arm}, first traced run")
-        print_rows(per_sm)
-        print(f"\nRoles of {arm}")
-        print_rows(roles)
+def _print_trace(trace: Trace) -> None:
+    sms = [{**row, "busy_ns": row["busy_ns"] / 1e6, "finish_ns": row["finish_ns"] / 1e6} for row in trace.sm_rows()]
+    print(f"\nSMs of {trace.arm}, run {trace.run}")
+    print_rows(sms, {"sm": "SM", "ctas": "CTAs", "rows": "rows", "busy_ns": "busy, ms", "finish_ns": "finish, ms"})
+    print(f"\nRoles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
+    columns = {k: k.removesuffix("_ns").replace("_", " ") for k in trace.role_rows()[0]}
+    rows = [{k: v / 1e6 if k.endswith("_ns") else v for k, v in row.items()} for row in trace.role_rows()]
+    print_rows(rows, columns)
+    if len(trace.unpaired):
+        print(f"{len(trace.unpaired)} events have no partner and are not in the sums:")
+        print_rows(trace.unpaired.head(8).to_dict("records"))

@@ -1,0 +1,52 @@
+"""Who finishes last: rows, CTAs, busy and finish time of every SM of the device, those without work included.
+
+In: spans, table `rows`, and the number of SMs of the device.  Out: one row per run and SM, and a summary per run.
+Misuse: the number of SMs is the device's own; the largest id seen says nothing, and ids are not dense.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from attribution.analyze.overlap import union_ns
+from attribution.errors import DataError
+
+
+def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
+    """run, sm, ctas, rows, busy_ns (at least one role works), finish_ns; `sms` rows a run.  Raises DataError."""
+    for name, frame in (("spans", spans), ("rows", rows)):
+        if len(frame) and not 0 <= int(frame["sm"].min()) <= int(frame["sm"].max()) < sms:
+            raise DataError(f"{name}: SM id {int(frame['sm'].max())} on a device of {sms} SMs")
+    runs = np.unique(rows["run"].to_numpy())
+    index = pd.MultiIndex.from_product([runs, range(sms)], names=["run", "sm"])
+    grouped = rows.groupby(["run", "sm"])
+    out = pd.DataFrame(index=index)
+    out["ctas"] = grouped["cta"].nunique()
+    out["rows"] = grouped["rows"].sum()
+    work = spans[~spans["wait"]]
+    group = work["run"].to_numpy().astype(np.int64) * sms + work["sm"].to_numpy()
+    keys, busy, finish = union_ns(group, work["begin_ns"].to_numpy(), work["end_ns"].to_numpy())
+    at = pd.MultiIndex.from_arrays([keys // sms, keys % sms], names=["run", "sm"])
+    out["busy_ns"] = pd.Series(busy, index=at)
+    out["finish_ns"] = pd.Series(finish, index=at)
+    return out.fillna(0).astype(np.int64).reset_index()
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Per run: busiest_sm_rows, sms_with_it, mean_rows, idle_sms, finish_ns, mean_finish_ns, tail_ns (last minus mean)."""
+    grouped = table.groupby("run")
+    busiest = grouped["rows"].transform("max") == table["rows"]
+    out = pd.DataFrame(
+        {
+            "busiest_sm_rows": grouped["rows"].max(),
+            "sms_with_it": busiest.groupby(table["run"]).sum(),
+            "mean_rows": grouped["rows"].mean(),
+            "idle_sms": (table["rows"] == 0).groupby(table["run"]).sum(),
+            "waves": grouped["ctas"].max(),
+            "finish_ns": grouped["finish_ns"].max(),
+            "mean_finish_ns": grouped["finish_ns"].mean(),
+        }
+    )
+    out["tail_ns"] = out["finish_ns"] - out["mean_finish_ns"]
+    return out.reset_index()

@@ -1,0 +1,101 @@
+"""The trace of one arm of a recording, with everything that is computed from it.
+
+In: an opened recording and an arm's name.  Out: a `Trace`: spans, per-SM table, per-role table of its first traced run.
+Misuse: durations of a traced build locate; they are not published as times unless the cost of tracing was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from attribution.analyze import overlap, spans, tails
+from attribution.declare import Event, nearest
+from attribution.errors import InputError
+from attribution.recording import Recording
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One traced run: `spans`, `per_sm` and `roles` are the frames of `analyze.spans`, `.tails` and `.overlap`."""
+
+    arm: str
+    run: int
+    sms: int
+    spans: pd.DataFrame
+    per_sm: pd.DataFrame
+    roles: pd.DataFrame
+    unpaired: pd.DataFrame
+
+    def sm_rows(self) -> list[dict[str, Any]]:
+        """One mapping an SM."""
+        return _records(self.per_sm.drop(columns="run"))
+
+    def role_rows(self) -> list[dict[str, Any]]:
+        """One mapping a role."""
+        return _records(self.roles.drop(columns="run").astype({"role": str}))
+
+
+def events_of(recording: Recording, kernel: str) -> tuple[list[str], list[Event]]:
+    """Roles and events in the order that the tables index them."""
+    facts: Mapping[str, Any] = recording.manifest["kernels"][kernel]
+    return list(facts["roles"]), [Event(**e) for e in facts["events"]]
+
+
+def traced(recording: Recording, arm: str | None = None, run: int | None = None) -> Trace | None:
+    """The first traced run of `arm` (the first base when None), or the run of that number; None when nothing was traced.
+
+    Raises InputError for an arm or run that is not there, DataError for a trace that cannot be trusted.
+    """
+    runs, events = recording.table("runs"), recording.table("events")
+    if events.empty and arm is None and run is None:
+        return None
+    with_trace = runs[runs["run"].isin(events["run"].unique())].astype({"arm": str, "knobs": str, "kernel": str})
+    if run is not None:
+        chosen = with_trace[with_trace["run"] == run]
+        if chosen.empty:
+            raise InputError(f"run {run} of {recording.path.name} has no trace; runs with one: {_some(with_trace)}")
+    else:
+        name = arm or recording.manifest["plan"]["questions"][0]["base"]
+        chosen = with_trace[with_trace["arm"] == name]
+        if chosen.empty:
+            known = sorted(set(with_trace["arm"]))
+            if arm is None:
+                return None
+            raise InputError(f"arm {name!r} of {recording.path.name} has no trace{nearest(name, known)}; there are: {', '.join(known) or 'none'}")
+    row = chosen.iloc[0]
+    number = int(row["run"])
+    sms = _sms(recording, json.loads(row["knobs"]))
+    roles, declared = events_of(recording, row["kernel"])
+    mine = {n: t[t["run"] == number] for n, t in (("events", events), ("lanes", recording.table("lanes")))}
+    spans.check_complete(mine["lanes"], roles)
+    found = spans.spans(mine["events"], mine["lanes"], roles, declared)
+    rows = recording.table("rows")
+    return Trace(
+        row["arm"],
+        number,
+        sms,
+        found,
+        tails.per_sm(found, rows[rows["run"] == number], sms),
+        overlap.roles(found),
+        spans.unpaired(mine["events"], roles, declared),
+    )
+
+
+def _sms(recording: Recording, knobs: Mapping[str, int]) -> int:
+    """The device's SMs: on the reference machine the knob, on a GPU the machine's own number."""
+    machine = recording.manifest["machine"]
+    return int(knobs["sms"] if machine["kind"] == "host" else machine["sms"])
+
+
+def _some(runs: pd.DataFrame) -> str:
+    numbers = runs["run"].tolist()
+    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "") if numbers else "none"
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
