@@ -46,20 +46,24 @@ def read_slices(path: Path) -> Counter[tuple[int, int, str]]:
     """Every slice of a trace file as (begin_ns, end_ns, name), as a viewer pairs them: per track, innermost first."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackEvent
 
-    found: Counter[tuple[int, int, str]] = Counter()
-    open_slices: dict[int, list[tuple[int, str]]] = {}
+    tracks: dict[int, list[tuple[int, bool, str]]] = {}
     with path.open("rb") as file:
         for content in _packets(file):
             packet = TracePacket.FromString(content)
-            if not packet.HasField("track_event"):
-                continue
-            event = packet.track_event
-            stack = open_slices.setdefault(event.track_uuid, [])
-            if event.type == TrackEvent.TYPE_SLICE_BEGIN:
-                stack.append((packet.timestamp, event.name))
+            if packet.HasField("track_event"):
+                event = packet.track_event
+                begins = event.type == TrackEvent.TYPE_SLICE_BEGIN
+                tracks.setdefault(event.track_uuid, []).append((packet.timestamp, begins, event.name))
+    found: Counter[tuple[int, int, str]] = Counter()
+    for edges in tracks.values():
+        stack: list[tuple[int, str]] = []
+        # A viewer sorts by time and keeps the file's order where times are equal.
+        for time, begins, name in sorted(edges, key=lambda e: e[0]):
+            if begins:
+                stack.append((time, name))
             elif stack:
                 begin, name = stack.pop()
-                found[begin, packet.timestamp, name] += 1
+                found[begin, time, name] += 1
     return found
 
 

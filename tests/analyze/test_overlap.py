@@ -1,0 +1,146 @@
+"""Interval algebra: union not sum, waiting is not working, hidden and exposed against a picture worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attribution.analyze import overlap, tails
+from attribution.errors import DataError
+
+ROLES = ["tma", "math", "topk"]
+
+
+def spans(*rows: tuple[int, str, int, int, str], sm: int = 0, run: int = 0) -> pd.DataFrame:
+    """Rows of (cta, role, begin, end, whom it waits for)."""
+    frame = pd.DataFrame(rows, columns=["cta", "role", "begin_ns", "end_ns", "waits_for"])
+    return frame.assign(
+        run=run, sm=sm, wait=frame["waits_for"] != "", role=pd.Categorical(frame["role"], ROLES), event="x"
+    )
+
+
+def test_union_not_sum() -> None:
+    """[(0,10),(2,4),(3,9),(12,15)] is busy 13, whatever the order."""
+    begin, end = np.array([12, 2, 0, 3]), np.array([15, 4, 10, 9])
+    keys, sizes, last = overlap.union_ns(np.zeros(4, np.int64), begin, end)
+    assert (keys.tolist(), sizes.tolist(), last.tolist()) == ([0], [13], [15])
+    keys, sizes, _ = overlap.union_ns(np.array([5, 5, -1]), np.array([0, 5, 0]), np.array([5, 9, 4]))
+    assert (keys.tolist(), sizes.tolist()) == ([-1, 5], [4, 9])
+
+
+def test_union_agrees_with_counting_on_a_line() -> None:
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 5, 300)
+    begin = rng.integers(0, 1000, 300)
+    end = begin + rng.integers(0, 30, 300)
+    keys, sizes, _ = overlap.union_ns(group, begin, end)
+    for key, size in zip(keys, sizes, strict=True):
+        line = np.zeros(1100, dtype=bool)
+        for b, e in zip(begin[group == key], end[group == key], strict=True):
+            line[b:e] = True
+        assert size == line.sum()
+
+
+def test_waiting_is_not_working() -> None:
+    """An interval 0-100 that contains a wait 10-95 is 15 busy; a wait beside it adds nothing."""
+    table = overlap.roles(spans((0, "math", 0, 100, ""), (0, "math", 10, 95, "topk"), (0, "math", 100, 120, "tma")))
+    math = table.set_index("role").loc["math"]
+    assert math["processing_ns"] == 15
+    assert math["wait_free_ns"] == 85
+    assert math["wait_ready_ns"] == 20
+    assert math["busy_fraction"] == 15 / 35
+
+
+def test_hidden_and_exposed_time_of_each_role() -> None:
+    """Math 0-10 and 10-20, TopK of the first batch 10-16 (hidden), of the second 20-26 (exposed, in the drain)."""
+    table = overlap.roles(
+        spans(
+            (0, "math", 0, 10, ""),
+            (0, "math", 10, 20, ""),
+            (0, "topk", 0, 10, "math"),
+            (0, "topk", 10, 16, ""),
+            (0, "topk", 16, 20, "math"),
+            (0, "topk", 20, 26, ""),
+        )
+    ).set_index("role")
+    assert table.loc["topk", ["processing_ns", "hidden_ns", "exposed_ns", "drain_ns"]].tolist() == [12, 6, 6, 6]
+    assert table.loc["math", ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns"]].tolist() == [20, 6, 14, 10]
+    assert table.loc["topk", "busy_fraction"] == 12 / (12 + 14)
+
+
+def test_roles_of_other_ctas_hide_nothing() -> None:
+    table = overlap.roles(spans((0, "math", 0, 10, ""), (1, "topk", 0, 10, ""))).set_index("role")
+    assert table.loc["topk", "exposed_ns"] == 10
+    assert table.loc["math", "hidden_ns"] == 0
+
+
+def test_hidden_work_that_is_made_faster_turns_into_waiting() -> None:
+    """TopK takes 6 or 3 behind Math's 10: processing plus waiting is conserved, the end of the CTA is not moved."""
+
+    def cta(topk: int) -> pd.DataFrame:
+        rows = [(0, "topk", 0, 10, "math")]
+        for i in range(4):
+            rows += [(0, "math", 10 * i, 10 * i + 10, ""), (0, "topk", 10 * i + 10, 10 * i + 10 + topk, "")]
+            if i < 3:
+                rows.append((0, "topk", 10 * i + 10 + topk, 10 * i + 20, "math"))
+        return spans(*sorted(rows, key=lambda r: (ROLES.index(r[1]), r[2])))
+
+    slow, fast = (overlap.roles(cta(t)).set_index("role").loc["topk"] for t in (6, 3))
+    assert slow["processing_ns"] - fast["processing_ns"] == 12
+    assert fast["wait_ready_ns"] - slow["wait_ready_ns"] == 9
+    assert (slow["exposed_ns"], fast["exposed_ns"]) == (6, 3)
+
+
+def test_overlap_agrees_with_counting_on_a_line() -> None:
+    """Random disjoint lanes of many CTAs and runs, against a bitmap."""
+    rng = np.random.default_rng(2)
+    rows, line = [], {}
+    for run in range(2):
+        for cta in range(6):
+            for role in ROLES:
+                time, bits = 0, np.zeros(400, dtype=bool)
+                for _ in range(10):
+                    begin = time + int(rng.integers(0, 12))
+                    time = begin + int(rng.integers(1, 20))
+                    rows.append((run, cta, role, begin, time))
+                    bits[begin:time] = True
+                line[run, cta, role] = bits
+    frame = pd.DataFrame(rows, columns=["run", "cta", "role", "begin_ns", "end_ns"])
+    frame = frame.assign(role=pd.Categorical(frame["role"], ROLES), wait=False, waits_for="", sm=0)
+    table = overlap.roles(frame).set_index(["run", "role"])
+    for run in range(2):
+        for role in ROLES:
+            hidden = 0
+            for cta in range(6):
+                others = np.logical_or.reduce([line[run, cta, r] for r in ROLES if r != role])
+                hidden += int((line[run, cta, role] & others).sum())
+            assert table.loc[(run, role), "hidden_ns"] == hidden
+
+
+def rows(*where: tuple[int, int, int]) -> pd.DataFrame:
+    return pd.DataFrame(where, columns=["cta", "sm", "rows"]).assign(run=0)
+
+
+def test_sms_come_from_the_device_and_idle_ones_are_rows() -> None:
+    """CTAs on SMs 0, 5, 0, 5 of a device of 8: two SMs with work, six with none."""
+    work = pd.concat([spans((c, "math", 10 * c, 10 * c + 5, ""), sm=(0, 5)[c % 2]) for c in range(4)])
+    table = tails.per_sm(work, rows((0, 0, 2), (1, 5, 2), (2, 0, 2), (3, 5, 2)), 8)
+    assert table["rows"].tolist() == [4, 0, 0, 0, 0, 4, 0, 0]
+    assert table["busy_ns"].tolist() == [10, 0, 0, 0, 0, 10, 0, 0]
+    assert table["finish_ns"].tolist() == [25, 0, 0, 0, 0, 35, 0, 0]
+    short = tails.summary(table).iloc[0]
+    assert (short["idle_sms"], short["busiest_sm_rows"], short["sms_with_it"], short["waves"]) == (6, 4, 2, 2)
+    assert short["tail_ns"] == 35 - 60 / 8
+
+
+def test_64_ctas_on_78_sms_leave_14_without_rows() -> None:
+    work = pd.concat([spans((c, "math", 0, 5, ""), sm=c) for c in range(64)])
+    table = tails.per_sm(work, rows(*((c, c, 1) for c in range(64))), 78)
+    assert len(table) == 78
+    assert (table["rows"] == 0).sum() == 14
+
+
+def test_an_sm_beyond_the_device_is_an_error() -> None:
+    with pytest.raises(DataError, match="SM id 9 on a device of 8 SMs"):
+        tails.per_sm(spans((0, "math", 0, 1, ""), sm=9), rows((0, 9, 1)), 8)
