@@ -22,7 +22,7 @@ from typing import Any
 
 from attribution import build_cache, sass, source
 from attribution.declare import Flags, FlagValue, Kernel
-from attribution.errors import BuildError
+from attribution.errors import BuildError, InputError
 from attribution.ptxas import EntryFacts, read_entries, read_warnings
 
 ARCH = "sm_90a"
@@ -80,13 +80,18 @@ class Target:
     identity: str
 
 
+def check_arch(arch: str) -> None:
+    """Raises InputError for what is no architecture's name; the compiler knows which exist."""
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise InputError(f"arch {arch!r}: allowed is sm_ and a number, such as sm_90a or sm_80")
+
+
 def target(kernel: Kernel, flags: Flags, arch: str = ARCH) -> Target:
     """Resolve `flags` and compute the identity; compiles nothing and imports no CUDA module.
 
     Raises InputError for illegal flags, BuildError for a source that cannot be put together.
     """
-    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
-        raise BuildError(f"arch {arch!r}: allowed is sm_ and a number, such as sm_90a or sm_80")
+    check_arch(arch)
     resolved = kernel.resolve_flags(flags)
     unit = source.expand(kernel, resolved)
     compiler = compiler_version()

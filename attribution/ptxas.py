@@ -93,21 +93,25 @@ def _number(text: str, pattern: str) -> int:
     return int(match[1]) if match else 0
 
 
+_CHANGED = re.compile(r"\(C7508\)|\(C7517\)|Potential Performance Loss")
+"""C7508: setmaxnreg ignored; C7517: a wait was injected; a loss is also wgmma made serial."""
+_WARNING = re.compile(r"\bwarning\b(?!s)|\(C\d+\)")
+
+
 def read_warnings(
     kernel: Kernel, arch: str, log: str, entries: tuple[EntryFacts, ...]
 ) -> list[str]:
     """Warnings worth showing.  Raises BuildError for a fact that makes the build unusable."""
     warnings = []
     for line in log.splitlines():
-        if "Potential Performance Loss" in line or re.search(r"\(C7508\)|\(C7517\)", line):
-            # C7508: setmaxnreg ignored; C7510: wgmma serialized; C7517: a wait was injected.
+        if _CHANGED.search(line):
             raise BuildError(
                 f"kernel {kernel.name}: the assembler changed the mechanism: {line.strip()}. "
                 "This is no build of what the source says: give every warpgroup role its own "
                 "branch, cap registers with __launch_bounds__(threads, 1), and touch accumulators "
                 "only behind their wait"
             )
-        if "warning" in line.lower():
+        if _WARNING.search(line):
             warnings.append(line.strip())
     for entry in entries:
         warnings += _judge(kernel, arch, entry)
