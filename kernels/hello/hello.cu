@@ -5,23 +5,22 @@
 #include "attr/trace.cuh"
 
 constexpr int threads = 128;
+struct alignas(4 * flag::VECTOR) Vector { float at[flag::VECTOR]; };
 
 extern "C" __global__ void __launch_bounds__(threads)
-hello(const float* x, float* out, int rows, int columns, attr::Trace trace) {
+hello(const Vector* x, float* out, int rows, int columns, attr::Trace trace) {
   __shared__ float part[threads];
   attr::Lane<role::sum> lane(trace, threadIdx.x == 0);
+  const int vectors = columns / flag::VECTOR;
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     lane.begin<event::load>(row);
-    float sum = 0;
-    for (int c = threadIdx.x * flag::VECTOR; c < columns; c += threads * flag::VECTOR) {
-      const float* at = x + static_cast<size_t>(row) * columns + c;
-      if constexpr (flag::VECTOR == 4) {
-        const float4 v = *reinterpret_cast<const float4*>(at);
-        sum += (v.x + v.y) + (v.z + v.w);
-      } else {
-        sum += *at;
-      }
+    Vector sums = {};
+    for (int i = threadIdx.x; i < vectors; i += threads) {
+      const Vector v = x[static_cast<size_t>(row) * vectors + i];
+      for (int k = 0; k < flag::VECTOR; ++k) sums.at[k] += v.at[k];
     }
+    float sum = 0;
+    for (float one : sums.at) sum += one;
     part[threadIdx.x] = sum;
     __syncthreads();
     lane.end<event::load>(row);
