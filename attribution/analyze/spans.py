@@ -8,7 +8,7 @@ records are refused by `check_complete`; two stamps closer than the timer's tick
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from attribution.declare import Event
 from attribution.errors import DataError
 
 LANE = ["run", "cta", "role"]
+Positions = NDArray[np.int64] | slice
 
 
-def lane_keys(frame: pd.DataFrame) -> NDArray[np.int64]:
+def lane_keys(frame: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.int64]:
     """One integer per row that says which lane it belongs to: (run * 2^24 + CTA) * 128 + role."""
-    run, cta, role = (frame[c].to_numpy() for c in LANE)
+    run, cta, role = (np.asarray(frame[c]) for c in LANE)
     return (run.astype(np.int64) << 31) | (cta.astype(np.int64) << 7) | role.astype(np.int64)
 
 
@@ -37,30 +38,30 @@ def spans(
     """
     _check_codes(events, roles, declared)
     first, last = _pairs(events)
-    key = lane_keys(events)[first]
+    columns = {c: events[c].to_numpy()[first] for c in ("run", "cta", "role", "event", "arg")}
     begin, end = (events["time_ns"].to_numpy()[i] for i in (first, last))
     if (bad := np.flatnonzero(end < begin)).size:
-        row = events.iloc[first[bad[0]]]
+        row = events.iloc[first][bad[0] : bad[0] + 1].iloc[0]
         raise DataError(
             f"trace: {bad.size} spans end before they begin, the first in CTA {row['cta']}, role {roles[row['role']]}"
         )
-    sm, migrated = _sms(lanes, key, roles)
-    codes = events["event"].to_numpy()[first]
-    waits = np.array([e.waits_for is not None for e in declared])
+    sm, migrated = _sms(lanes, columns, roles)
+    codes = columns["event"]
     return pd.DataFrame(
         {
-            "run": events["run"].to_numpy()[first],
-            "cta": events["cta"].to_numpy()[first],
+            "run": columns["run"],
+            "cta": columns["cta"],
             "sm": sm,
-            "role": pd.Categorical.from_codes(events["role"].to_numpy()[first], list(roles)),
-            "event": pd.Categorical.from_codes(codes, [e.name for e in declared]),
-            "wait": waits[codes],
+            "role": pd.Categorical.from_codes(columns["role"], list(roles), validate=False),
+            "event": pd.Categorical.from_codes(codes, [e.name for e in declared], validate=False),
+            "wait": np.array([e.waits_for is not None for e in declared])[codes],
             "waits_for": _waits_for(codes, declared),
-            "arg": events["arg"].to_numpy()[first],
+            "arg": columns["arg"],
             "begin_ns": begin,
             "end_ns": end,
             "migrated": migrated,
-        }
+        },
+        copy=False,
     )
 
 
@@ -146,35 +147,41 @@ def _check_codes(events: pd.DataFrame, roles: Sequence[str], declared: Sequence[
 def _waits_for(codes: NDArray[np.int8], declared: Sequence[Event]) -> pd.Categorical:
     names = ["", *sorted({e.waits_for for e in declared if e.waits_for})]
     of = np.array([names.index(e.waits_for or "") for e in declared], dtype=np.int8)
-    return pd.Categorical.from_codes(of[codes], names)
+    return pd.Categorical.from_codes(of[codes], names, validate=False)
 
 
 def _sms(
-    lanes: pd.DataFrame, key: NDArray[np.int64], roles: Sequence[str]
+    lanes: pd.DataFrame, columns: Mapping[str, NDArray[Any]], roles: Sequence[str]
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """SM at the begin of each span's lane, and whether the lane ended on another one."""
+    """SM at the begin of each span's lane, and whether the lane ended on another one; looked up once per stretch of a lane."""
+    change = np.zeros(max(len(columns["run"]), 1), dtype=bool)
+    change[0] = True
+    for name in LANE:
+        change[1:] |= columns[name][1:] != columns[name][:-1]
+    starts = np.flatnonzero(change)[: len(columns["run"])]
+    wanted = lane_keys({name: columns[name][starts] for name in LANE})
     known = lane_keys(lanes)
     order = np.argsort(known, kind="stable")
     known = known[order]
-    where = np.searchsorted(known, key)
-    found = where < len(known)
-    found[found] = known[where[found]] == key[found]
-    if not found.all():
-        lost = int(key[np.flatnonzero(~found)[0]])
+    where = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+    missing = np.flatnonzero(known[where] != wanted) if len(known) else np.arange(len(wanted))
+    if missing.size:
+        lost = int(wanted[missing[0]])
         raise DataError(f"trace: no lane header for CTA {lost >> 7 & 0xFFFFFF}, role {roles[lost & 127]}")
+    sizes = np.diff(np.r_[starts, len(columns["run"])])
     begin, end = (lanes[c].to_numpy()[order][where] for c in ("sm_begin", "sm_end"))
-    return begin, begin != end
+    return np.repeat(begin, sizes), np.repeat(begin != end, sizes)
 
 
-def _pairs(events: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(events: pd.DataFrame) -> tuple[Positions, Positions]:
     """Positions of the begins and of their ends, in the order of the begins."""
     edge, event = events["edge"].to_numpy(), events["event"].to_numpy()
-    key = lane_keys(events)
-    if len(edge) % 2 == 0:
+    if len(edge) % 2 == 0 and not edge[0::2].any() and edge[1::2].all():
         # Flat lanes alternate: a slice, which is what ten million events need.
-        alternate = not edge[0::2].any() and edge[1::2].all()
-        if alternate and (key[0::2] == key[1::2]).all() and (event[0::2] == event[1::2]).all():
-            return np.arange(0, len(edge), 2), np.arange(1, len(edge), 2)
+        columns = (events[c].to_numpy() for c in ("event", *LANE))
+        if all((c[0::2] == c[1::2]).all() for c in columns):
+            return slice(0, None, 2), slice(1, None, 2)
+    key = lane_keys(events)
     order = np.argsort(key, kind="stable")
     key, edge, event = key[order], edge[order], event[order]
     first, last = _nested(key, edge, event)

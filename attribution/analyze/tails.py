@@ -24,12 +24,11 @@ def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     out = pd.DataFrame(index=index)
     out["ctas"] = grouped["cta"].nunique()
     out["rows"] = grouped["rows"].sum()
-    work = spans[~spans["wait"]]
-    group = work["run"].to_numpy().astype(np.int64) * sms + work["sm"].to_numpy()
-    keys, busy, finish = union_ns(group, work["begin_ns"].to_numpy(), work["end_ns"].to_numpy())
-    at = pd.MultiIndex.from_arrays([keys // sms, keys % sms], names=["run", "sm"])
-    out["busy_ns"] = pd.Series(busy, index=at)
-    out["finish_ns"] = pd.Series(finish, index=at)
+    work = np.flatnonzero(~spans["wait"].to_numpy())
+    run = np.searchsorted(runs, spans["run"].to_numpy()[work])
+    group = run * np.int64(sms) + spans["sm"].to_numpy()[work]
+    begin, end = spans["begin_ns"].to_numpy()[work], spans["end_ns"].to_numpy()[work]
+    out["busy_ns"], out["finish_ns"] = union_ns(group, begin, end, len(index))
     return out.fillna(0).astype(np.int64).reset_index()
 
 

@@ -16,26 +16,27 @@ def spans(*rows: tuple[int, str, int, int, str], sm: int = 0, run: int = 0) -> p
     """Rows of (cta, role, begin, end, whom it waits for)."""
     frame = pd.DataFrame(rows, columns=["cta", "role", "begin_ns", "end_ns", "waits_for"])
     return frame.assign(
-        run=run, sm=sm, wait=frame["waits_for"] != "", role=pd.Categorical(frame["role"], ROLES), event="x"
+        run=run, sm=sm, wait=frame["waits_for"] != "", role=pd.Categorical(frame["role"], ROLES), event="x",
+        waits_for=pd.Categorical(frame["waits_for"], ["", *ROLES]),
     )
 
 
 def test_union_not_sum() -> None:
     """[(0,10),(2,4),(3,9),(12,15)] is busy 13, whatever the order."""
     begin, end = np.array([12, 2, 0, 3]), np.array([15, 4, 10, 9])
-    keys, sizes, last = overlap.union_ns(np.zeros(4, np.int64), begin, end)
-    assert (keys.tolist(), sizes.tolist(), last.tolist()) == ([0], [13], [15])
-    keys, sizes, _ = overlap.union_ns(np.array([5, 5, -1]), np.array([0, 5, 0]), np.array([5, 9, 4]))
-    assert (keys.tolist(), sizes.tolist()) == ([-1, 5], [4, 9])
+    sizes, last = overlap.union_ns(np.zeros(4, np.int64), begin, end, 1)
+    assert (sizes.tolist(), last.tolist()) == ([13], [15])
+    sizes, last = overlap.union_ns(np.array([2, 2, 0]), np.array([0, 5, 0]), np.array([5, 9, 4]), 3)
+    assert (sizes.tolist(), last.tolist()) == ([4, 0, 9], [4, 0, 9])
 
 
 def test_union_agrees_with_counting_on_a_line() -> None:
     rng = np.random.default_rng(1)
     group = rng.integers(0, 5, 300)
     begin = rng.integers(0, 1000, 300)
-    end = begin + rng.integers(0, 30, 300)
-    keys, sizes, _ = overlap.union_ns(group, begin, end)
-    for key, size in zip(keys, sizes, strict=True):
+    end = begin + rng.integers(0, 9, 300)
+    sizes, _ = overlap.union_ns(group, begin, end, 5)
+    for key, size in enumerate(sizes):
         line = np.zeros(1100, dtype=bool)
         for b, e in zip(begin[group == key], end[group == key], strict=True):
             line[b:e] = True
@@ -107,7 +108,8 @@ def test_overlap_agrees_with_counting_on_a_line() -> None:
                     bits[begin:time] = True
                 line[run, cta, role] = bits
     frame = pd.DataFrame(rows, columns=["run", "cta", "role", "begin_ns", "end_ns"])
-    frame = frame.assign(role=pd.Categorical(frame["role"], ROLES), wait=False, waits_for="", sm=0)
+    frame = frame.assign(role=pd.Categorical(frame["role"], ROLES), wait=False, sm=0)
+    frame["waits_for"] = pd.Categorical([""] * len(frame))
     table = overlap.roles(frame).set_index(["run", "role"])
     for run in range(2):
         for role in ROLES:

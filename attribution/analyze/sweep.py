@@ -1,0 +1,70 @@
+"""One pass over the edges of many intervals: who is active between each two edges, and for how long.
+
+In: intervals with a group (a CTA, an SM) and a layer (a role), in integer ns.  Out: `Segments`.
+Sorting one packed integer per edge instead of an index array is what lets ten million events pass in a second.
+Misuse: intervals of one group and layer may overlap or nest (they are counted), but at most 15 deep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution.errors import DataError
+
+Int64s = NDArray[np.int64]
+LAYER_BITS = 4
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Stretches between neighbouring edges of one group, those of zero length left out.
+
+    active: 4 bits a layer hold how many of its intervals cover the stretch.
+    """
+
+    group: Int64s
+    begin_ns: Int64s
+    length_ns: Int64s
+    active: Int64s
+
+    def only(self, layer: int) -> NDArray[np.bool_]:
+        """Stretches in which this layer is active and no other is."""
+        return (self.active & ~(15 << (LAYER_BITS * layer))) == 0
+
+
+def sweep(group: Int64s, layer: NDArray[np.integer], begin: Int64s, end: Int64s) -> Segments:
+    """Segments of all groups, by group and time.
+
+    group: small integers from 0; layer: 0 to 14.  Raises DataError when groups and times do not fit 58 bits together.
+    """
+    if not len(group):
+        empty = np.zeros(0, dtype=np.int64)
+        return Segments(empty, empty, empty, empty)
+    origin = int(begin.min())
+    bits = int(end.max() - origin).bit_length()
+    if bits + int(group.max()).bit_length() > 58:
+        raise DataError(f"trace: {int(group.max()) + 1} groups over {int(end.max()) - origin} ns are too many to sort at once")
+    count = len(group)
+    edges = np.empty(2 * count, dtype=np.int64)
+    base = np.left_shift(group, bits + 5, dtype=np.int64)
+    base += np.left_shift(layer, 1, dtype=np.int64) - (origin << 5)
+    np.left_shift(begin, 5, out=edges[:count])
+    np.left_shift(end, 5, out=edges[count:])
+    edges[:count] += base
+    edges[:count] |= 1
+    edges[count:] += base
+    edges.sort()
+    active = np.cumsum(_STEPS[edges & 31])
+    edges >>= 5
+    length = edges[1:] - edges[:-1]
+    # Between groups nothing is active, so the jump from one to the next drops out with the gaps.
+    on = np.flatnonzero((active[:-1] != 0) & (length > 0))
+    at = edges[on]
+    return Segments(at >> bits, (at & ((1 << bits) - 1)) + origin, length[on], active[on])
+
+
+_STEPS = np.array([(1 if edge else -1) << (LAYER_BITS * layer) for layer in range(15) for edge in (0, 1)] + [0, 0])
+"""What an edge adds to `active`, by its lowest 5 bits: layer and begin."""
