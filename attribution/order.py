@@ -1,11 +1,11 @@
 """In which order the arms of a round run: no place and no predecessor may favour one of them.
 
-In: a number of arms, a number of rounds, a seed.  Out: rounds as lists of arm numbers, 0 to arms -
-1. Rotating the arms gives every arm every position, but always the same predecessor: whatever one
-arm leaves behind (clock, heat, cache) then lands on the same other arm in every round, and no
-number of rounds averages it away. Misuse: balance holds for whole designs only; `rounds` makes
-whole ones first, so choose `count` as a multiple of `len(williams(arms))` where that is affordable,
-and look at `carryover_counts` where it is not.
+In: a number of arms, a number of rounds, a seed.  Out: rounds as lists of arm numbers from 0.
+Rotating the arms gives every arm every position, but always the same predecessor: whatever one arm
+leaves behind (clock, heat, cache) then lands on the same other arm in every round, and no number of
+rounds averages it away.
+Misuse: balance holds for whole designs only; `rounds` makes whole ones first, so choose `count` as
+a multiple of `len(williams(arms))` where that is affordable, and see `imbalance` where it is not.
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ def check(inputs, output, reference, shape, flags):
 
 def host(inputs, shape, flags, knobs, clock):
     """One task a row.  Threads of the GPU are columns here, added up in the GPU's order."""
-    vector = flags["VECTOR"]
-    out = np.empty(shape["rows"], np.float32)
+    vector, out = flags["VECTOR"], np.empty(shape["rows"], np.float32)
     for row, x in enumerate(inputs["x"]):
         with clock.task("main", "sum", row):
             sums = x.reshape(-1, THREADS * vector).sum(axis=0)

@@ -110,7 +110,7 @@ def test_compare_refuses_unlike_machines(attr, recorded: Path, tmp_path: Path) -
 def test_help_and_version_need_nothing_heavy(attr) -> None:
     done = attr("--help")
     assert done.code == 0
-    for verb in ("new", "list", "build", "run", "predict", "show", "compare", "export", "ingest"):
+    for verb in ("new", "list", "build", "run", "predict", "show", "compare", "export"):
         assert f"  {verb} " in done.out
     assert attr("--version").out.startswith("attribution ")
     assert attr().code == 2 or "Usage" in attr().out
