@@ -8,6 +8,8 @@ Misuse: exposed time is not what a mechanism costs, and hidden work that is made
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -16,16 +18,33 @@ from attribution.analyze.spans import LANE, lane_keys
 from attribution.analyze.sweep import sweep
 
 Int64s = NDArray[np.int64]
+EXPOSURE = ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns", "drain_ns"]
+CHUNK = 1 << 17
+"""Spans that are swept together: their edges stay in a core's cache (2^17: 0.3 s where one sweep of all took 0.6 s)."""
 
 
 def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[Int64s, Int64s]:
     """Of each group 0 .. groups - 1: length of the union of its intervals, and their last end (0 without any), ns."""
-    found = sweep(group, np.zeros(len(group), np.int8), begin, end)
-    sizes = np.bincount(found.group, weights=found.length_ns, minlength=groups).astype(np.int64)
-    last = np.zeros(groups, dtype=np.int64)
-    if len(group):
-        starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-        np.maximum.at(last, group[starts], np.maximum.reduceat(end, starts))
+    sizes, last = np.zeros(groups, dtype=np.int64), np.zeros(groups, dtype=np.int64)
+    if not len(group):
+        return sizes, last
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    np.maximum.at(last, group[starts], np.maximum.reduceat(end, starts))
+    # Stretches of one group, brought together group by group, so that a chunk holds whole groups.
+    lengths = np.diff(np.r_[starts, len(group)])
+    order = np.argsort(group[starts], kind="stable")
+    ends = np.cumsum(lengths[order])
+    owners = group[starts][order]
+    cut = 0
+    while cut < len(order):
+        # Whole groups until the chunk is full.
+        stop = np.searchsorted(ends, (ends[cut - 1] if cut else 0) + CHUNK)
+        stop = int(np.searchsorted(owners, owners[min(stop, len(order) - 1)], side="right"))
+        mine = order[cut:stop]
+        where = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in mine])
+        found = sweep(group[where], np.zeros(len(where), np.int8), begin[where], end[where])
+        sizes += np.bincount(found.group, weights=found.length_ns, minlength=groups).astype(np.int64)
+        cut = stop
     return sizes, last
 
 
@@ -64,27 +83,38 @@ def roles(spans: pd.DataFrame) -> pd.DataFrame:
     downstream one), wait_other_ns, busy_fraction.
     """
     names = list(spans["role"].cat.categories)
-    parts = []
     active = processing(spans)
-    for run in np.unique(spans["run"].to_numpy()):
-        mine = active if (active["run"] == run).all() else {k: v[active["run"] == run] for k, v in active.items()}
-        parts.append(_exposure(mine, names).assign(run=run))
-    if not parts:
-        parts = [_exposure(active, names).assign(run=np.zeros(0))]
-    out = pd.concat(parts).set_index(["run", "role"])
+    parts = [_exposure({k: v[cut] for k, v in active.items()}, names) for cut in _chunks(active)]
+    # Runs of which nothing worked are rows too.
+    idle = pd.MultiIndex.from_product([np.unique(spans["run"].to_numpy()), names], names=["run", "role"])
+    out = pd.concat([*parts, pd.DataFrame(0, index=idle, columns=EXPOSURE)]).groupby(level=[0, 1], sort=False).sum()
+    out = out.reindex(idle)
     out = out.join(_waits(spans, names), how="left").fillna(0).astype(np.int64)
     seen = out["processing_ns"] + out["wait_ready_ns"]
     out["busy_fraction"] = (out["processing_ns"] / seen.where(seen > 0)).astype(float)
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 
+def _chunks(active: dict[str, NDArray[np.integer]]) -> Iterator[slice]:
+    """Stretches of whole CTAs of one run, long enough for numpy and short enough for the cache."""
+    run, cta = active["run"], active["cta"]
+    if not len(run):
+        return
+    new_run = np.flatnonzero(run[1:] != run[:-1]) + 1
+    new_cta = np.flatnonzero(cta[1:] != cta[:-1]) + 1
+    near = np.searchsorted(new_cta, np.arange(CHUNK, len(run), CHUNK))
+    cuts = np.unique(np.r_[0, new_run, new_cta[near[near < len(new_cta)]], len(run)])
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        yield slice(first, last)
+
+
 def _exposure(active: dict[str, NDArray[np.integer]], names: list[str]) -> pd.DataFrame:
-    """Processing, hidden and exposed time per role of one run."""
-    cta, role = active["cta"], active["role"]
+    """Processing, hidden and exposed time per role of whole CTAs of one run; indexed by run and role."""
+    cta, role = active["cta"] - active["cta"].min(), active["role"]
     length = active["end_ns"] - active["begin_ns"]
     total = np.bincount(role, weights=length, minlength=len(names)).astype(np.int64)
     segments = sweep(cta, role, active["begin_ns"], active["end_ns"])
-    fill_until, drain_from = _phases(active, len(names))
+    fill_until, drain_from = _phases(cta, role, active["begin_ns"], active["end_ns"], len(names))
     exposed, fill, drain = (np.zeros(len(names), dtype=np.int64) for _ in range(3))
     for code in range(len(names)):
         alone = np.flatnonzero(segments.only(code))
@@ -94,32 +124,24 @@ def _exposure(active: dict[str, NDArray[np.integer]], names: list[str]) -> pd.Da
         filling = begins < fill_until[where]
         fill[code] = length @ filling
         drain[code] = length @ (~filling & (begins >= drain_from[where]))
-    return pd.DataFrame(
-        {
-            "role": names,
-            "processing_ns": total,
-            "hidden_ns": total - exposed,
-            "exposed_ns": exposed,
-            "fill_ns": fill,
-            "drain_ns": drain,
-        }
-    )
+    index = pd.MultiIndex.from_product([active["run"][:1], names], names=["run", "role"])
+    values = np.stack([total, total - exposed, exposed, fill, drain], axis=1)
+    return pd.DataFrame(values, index=index, columns=EXPOSURE)
 
 
-def _phases(active: dict[str, NDArray[np.integer]], count: int) -> tuple[Int64s, Int64s]:
+def _phases(
+    cta: Int64s, role: NDArray[np.integer], begin: Int64s, end: Int64s, count: int
+) -> tuple[Int64s, Int64s]:
     """Per CTA: when its last role has begun (fill ends), and when its first role has ended (drain begins), ns."""
-    ctas = int(active["cta"].max(initial=-1)) + 1
+    ctas = int(cta.max()) + 1
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    begun, ended = np.full(ctas, low), np.full(ctas, high)
-    if count < 2 or not ctas:
-        return begun, ended
-    change = np.ones(len(active["cta"]), dtype=bool)
-    change[1:] = (active["cta"][1:] != active["cta"][:-1]) | (active["role"][1:] != active["role"][:-1])
-    starts = np.flatnonzero(change)
-    lane = active["cta"][starts] * np.int64(count) + active["role"][starts]
+    if count < 2:
+        return np.full(ctas, low), np.full(ctas, high)
+    starts = np.flatnonzero(np.r_[True, (cta[1:] != cta[:-1]) | (role[1:] != role[:-1])])
+    lane = cta[starts] * np.int64(count) + role[starts]
     first, last = np.full(ctas * count, high), np.full(ctas * count, low)
-    np.minimum.at(first, lane, np.minimum.reduceat(active["begin_ns"], starts))
-    np.maximum.at(last, lane, np.maximum.reduceat(active["end_ns"], starts))
+    np.minimum.at(first, lane, np.minimum.reduceat(begin, starts))
+    np.maximum.at(last, lane, np.maximum.reduceat(end, starts))
     known = (last > low).reshape(ctas, count)
     begun = np.where(known, first.reshape(ctas, count), low).max(axis=1)
     ended = np.where(known, last.reshape(ctas, count), high).min(axis=1)

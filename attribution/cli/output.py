@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,7 +37,9 @@ def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
     for row in rows:
         # Text, not markup: names come from files.
         table.add_row(*(Text(text(row.get(key))) for key in heads))
-    Console(soft_wrap=False).print(table)
+    # A pipe has no width: give tables the room that most of them need.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    Console(width=width).print(table)
 
 
 def text(value: Any) -> str:
