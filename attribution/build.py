@@ -177,17 +177,23 @@ def _nvrtc(wanted: Target) -> tuple[bytes, str, float]:
     options = ProgramOptions(
         name=wanted.unit.name, arch=wanted.arch, include_path=folders, **OPTIONS
     )
+    program, failed = None, ""
     try:
         program = Program(wanted.unit.text, "c++", options)
-        code = program.compile("cubin", logs=log).code
+        code = bytes(program.compile("cubin", logs=log).code)
     except Exception as error:  # cuda.core raises its own NVRTCError, which is not public
-        lines = str(error).split("compilation log:", 1)[-1].strip().splitlines()
+        failed = str(error)
+    finally:
+        # A Program that only the cycle collector frees (a traceback holds it) complains on stderr.
+        del program
+    if failed:
+        lines = failed.split("compilation log:", 1)[-1].strip().splitlines()
         if len(lines) > 40:
             lines[40:] = [f"... and {len(lines) - 40} more lines"]
         raise BuildError(
             f"kernel {wanted.kernel.name} does not compile for {wanted.arch}:\n" + "\n".join(lines)
-        ) from error
-    return bytes(code), log.getvalue(), begin
+        )
+    return code, log.getvalue(), begin
 
 
 def compiler_version() -> str:

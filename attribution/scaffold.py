@@ -17,8 +17,10 @@ from attribution.declare import shipped_root
 from attribution.errors import InputError, MeasureError
 
 TEMPLATE = "hello"
-RESERVED = {"main", "attr", "flag", "role", "event", "threads", "include"}
-"""Names that the source of the template uses itself."""
+RESERVED = {"main", "attr", "flag", "role", "event", "threads", "include"} | {
+    *("float", "float4", "int", "double", "char", "void", "bool", "struct", "const", "static")
+}
+"""Names that the template uses itself, and C++ words that are no Python keywords."""
 
 
 def new_kernel(root: Path, name: str) -> list[Path]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from attribution.errors import InputError
+from attribution.declare import Kernel, load_kernel
+from attribution.errors import InputError, MeasureError
+from attribution.measure.host import measure, one_thread
 from attribution.scaffold import new_kernel
 
 
@@ -31,7 +34,7 @@ def test_hello_stays_a_template_that_can_be_read(root: Path) -> None:
     assert sum(bool(line.strip()) for line in lines) < 110
 
 
-@pytest.mark.parametrize("name", ["Mine", "1st", "a-b", "", "class", "../x", "event", "a" * 60])
+@pytest.mark.parametrize("name", ["Mine", "1st", "a-b", "", "class", "../x", "event", "float", "a" * 60])
 def test_names_that_cannot_be_identifiers_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="kernel name"):
         new_kernel(tmp_path, name)
@@ -44,3 +47,48 @@ def test_what_exists_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists: choose another name"):
         new_kernel(tmp_path, "mine")
     assert {p: p.read_text() for p in tmp_path.rglob("*.*") if p.is_file()} == before
+
+
+SMALL = {"rows": 8, "columns": 1024}
+
+
+def run(kernel: Kernel, **flags: int):  # type: ignore[no-untyped-def]
+    inputs = kernel.inputs(SMALL, kernel.distributions[0], 3)
+    with one_thread():
+        knobs = {"sms": 2, "ctas": 4}
+        return inputs, measure(kernel, inputs, SMALL, kernel.resolve_flags(flags), knobs)
+
+
+def test_the_new_kernels_check_catches_one_element_left_out(tmp_path: Path) -> None:
+    new_kernel(tmp_path, "mine")
+    kernel = load_kernel(tmp_path, "mine")
+    inputs, measured = run(kernel, VECTOR=1)
+    expected = kernel.reference(inputs, SMALL)
+    assert kernel.check(inputs, measured.output, expected, SMALL, {})[0].passed
+    left_out = inputs["x"][5][inputs["x"][5] != 0][0]
+    wrong = measured.output - left_out * (np.arange(SMALL["rows"]) == 5)
+    check = kernel.check(inputs, wrong, expected, SMALL, {})[0]
+    assert (check.passed, "1 rows differ" in check.detail) == (False, True)
+
+
+def test_the_new_kernel_traces_every_row(tmp_path: Path) -> None:
+    new_kernel(tmp_path, "mine")
+    _, measured = run(load_kernel(tmp_path, "mine"), TRACE=1)
+    assert len(measured.tables["events"]) == 2 * SMALL["rows"]
+    assert measured.tables["rows"]["rows"].sum() == SMALL["rows"]
+
+
+def test_the_new_kernel_builds(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
+    from attribution.build import build
+
+    new_kernel(tmp_path, "mine")
+    made = build(load_kernel(tmp_path, "mine"), {}, cache=tmp_path / "cache")
+    assert [entry.name for entry in made.entries] == ["mine"]
+
+
+def test_a_root_that_cannot_be_written_is_a_sentence_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("a file")
+    with pytest.raises(MeasureError, match="cannot write"):
+        new_kernel(tmp_path, "mine")
+    assert [p.name for p in tmp_path.rglob("*")] == ["kernels"]

@@ -71,6 +71,8 @@ def decode(buffer: NDArray[np.uint8], ctas: int, roles: int, events: int, run: i
         raise DataError(
             f"trace: a record holds event {found['event'].max()}, edge {found['edge'].max()}; declared are {events} events"
         )
+    _check_times(headers, owner, found, roles)
+    _check_clocks(headers, opened, roles, found)
     origin = int(found["time_ns"].min()) if len(found) else 0
     table = pd.DataFrame(
         {
@@ -104,6 +106,52 @@ def _check_headers(
     if len(opened) and (headers["state"][opened].max() > layout.CLOSED or last.max() > records):
         raise DataError(
             f"trace: a lane ends at record {last.max()} of a buffer of {records}: headers are damaged"
+        )
+
+
+def _check_times(
+    headers: NDArray[np.void], owner: NDArray[np.int64], found: NDArray[np.void], roles: int
+) -> None:
+    """Raises DataError for a record outside of its lane's own time, or before the one before it."""
+    time_ns = found["time_ns"]
+    outside = (time_ns < headers["timer_begin_ns"][owner]) | (
+        time_ns > headers["timer_end_ns"][owner]
+    )
+    back = np.append(False, (owner[1:] == owner[:-1]) & (time_ns[1:] < time_ns[:-1]))[: len(owner)]
+    for bad, why in (
+        (outside, "lie outside of their lane's begin and end"),
+        (back, "run backwards"),
+    ):
+        if bad.any():
+            lane = int(owner[bad][0])
+            raise DataError(
+                f"trace: times of {int(bad.sum())} records {why}, first in CTA {lane // roles}, "
+                f"role {lane % roles}"
+            )
+
+
+def _check_clocks(
+    headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, found: NDArray[np.void]
+) -> None:
+    """Raises DataError for a lane whose anchors imply a clock outside CLOCK_GHZ.
+
+    Both anchors are known to a tick, so a lane of few ticks implies a wide range.  A lane that
+    migrated has anchors of two SMs and implies nothing.
+    """
+    lane = headers[opened]
+    stamps = (lane["timer_begin_ns"], lane["timer_end_ns"], found["time_ns"])
+    distinct = np.unique(np.concatenate(stamps))
+    tick = int(np.gcd.reduce(np.diff(distinct))) if len(distinct) > 1 else 0
+    cycles = lane["clock_end"].astype(np.float64) - lane["clock_begin"].astype(np.float64)
+    length = (lane["timer_end_ns"] - lane["timer_begin_ns"]).astype(np.float64)
+    bad = (cycles > CLOCK_GHZ[1] * (length + tick)) | (cycles < CLOCK_GHZ[0] * (length - tick))
+    bad &= (lane["sm_begin"] == lane["sm_end"]) & (tick > 0)
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"trace: {int(bad.sum())} lanes imply an impossible clock, first CTA {opened[i] // roles}, "
+            f"role {opened[i] % roles}: {cycles[i]:.0f} cycles in {length[i]:.0f} ns; allowed is "
+            f"{CLOCK_GHZ[0]:g} to {CLOCK_GHZ[1]:g} GHz"
         )
 
 

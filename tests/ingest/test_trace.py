@@ -20,7 +20,10 @@ def fill(buffer: np.ndarray, ctas: int, roles: int, cta: int, role: int, records
     place = buffer[: len(buffer) // 16 * 16].view(RECORD)
     for i, record in enumerate(records[: int(lane["capacity"])]):
         place[int(lane["first"]) + i] = record
-    facts = {"state": layout.CLOSED, "attempts": len(records), "clock_end": 1000, "timer_end_ns": 1000, **header}
+    times = [r[0] for r in records]
+    length = times[-1] - times[0]
+    facts = {"state": layout.CLOSED, "attempts": len(records), "timer_begin_ns": times[0], "timer_end_ns": times[-1]}
+    facts |= {"clock_begin": 7, "clock_end": 7 + length * 3 // 2, **header}
     for name, value in facts.items():
         headers[name][cta * roles + role] = value
 
@@ -113,3 +116,47 @@ def test_anchors_give_each_lane_its_clock() -> None:
     assert row["clock_ghz"] == 1.98
     assert (row["begin_ns"], row["end_ns"]) == (-400, 600)
     assert trace.CLOCK_GHZ[0] < row["clock_ghz"] < trace.CLOCK_GHZ[1]
+
+
+def lane_of(buffer: np.ndarray) -> np.ndarray:
+    return buffer[: LANE.itemsize].view(LANE)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"timer_begin_ns": 1100}, "1 records lie outside"),
+        ({"timer_end_ns": 2000}, "1 records lie outside"),
+        ({"clock_end": 7 + 100 * 1500}, "impossible clock, first CTA 0, role 0: 150000 cycles in 1500 ns"),
+        ({"clock_end": 8}, "impossible clock"),
+        ({"clock_begin": 10**6}, "impossible clock"),
+    ],
+)
+def test_a_lane_that_cannot_be_of_one_sm_and_one_timer_is_no_timeline(change: dict[str, int], why: str) -> None:
+    buffer = allocate(1, 1, 4, 1)
+    records = [(1000, 0, 0, 0), (1500, 0, 0, 1), (2500, 1, 0, 0)]
+    fill(buffer, 1, 1, 0, 0, records)
+    assert len(decode(buffer, 1, 1, 1).events) == 3
+    for name, value in change.items():
+        lane_of(buffer)[name] = value
+    with pytest.raises(DataError, match=why):
+        decode(buffer, 1, 1, 1)
+
+
+def test_time_that_runs_backwards_within_a_lane_is_an_error_between_lanes_it_is_not() -> None:
+    buffer = allocate(2, 1, 4, 1)
+    fill(buffer, 2, 1, 0, 0, [(5000, 0, 0, 0), (6000, 0, 0, 1)])
+    fill(buffer, 2, 1, 1, 0, [(1000, 0, 0, 0), (2000, 0, 0, 1)])
+    assert decode(buffer, 2, 1, 1).events["time_ns"].tolist() == [4000, 5000, 0, 1000]
+    fill(buffer, 2, 1, 1, 0, [(1000, 0, 0, 0), (1500, 0, 0, 1), (1200, 0, 0, 0), (2000, 0, 0, 1)])
+    with pytest.raises(DataError, match="1 records run backwards, first in CTA 1"):
+        decode(buffer, 2, 1, 1)
+
+
+def test_a_lane_shorter_than_a_tick_implies_no_clock_and_one_that_migrated_neither() -> None:
+    buffer = allocate(2, 1, 4, 1)
+    fill(buffer, 2, 1, 0, 0, [(320, 0, 0, 0), (320, 0, 0, 1)], clock_begin=0, clock_end=60)
+    fill(buffer, 2, 1, 1, 0, [(320, 0, 0, 0), (352, 0, 0, 1)])
+    assert np.isnan(decode(buffer, 2, 1, 1).anchors["clock_ghz"][0])
+    fill(buffer, 2, 1, 1, 0, [(320, 0, 0, 0), (352, 0, 0, 1)], sm_begin=3, sm_end=9, clock_end=10**9)
+    assert decode(buffer, 2, 1, 1).lanes[["sm_begin", "sm_end"]].to_numpy().tolist()[1] == [3, 9]
