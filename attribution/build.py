@@ -14,6 +14,7 @@ import importlib.metadata
 import io
 import json
 import re
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,6 +28,8 @@ from attribution.ptxas import EntryFacts, read_entries, read_warnings
 
 ARCH = "sm_90a"
 OPTIONS: Mapping[str, Any] = {"std": "c++20", "lineinfo": True, "ptxas_options": ["-v"]}
+_IMPORT = threading.Lock()
+"""cuda.core's first import swaps modules: two threads at once find it half there."""
 INSTALL = 'the CUDA wheels are not installed: `pip install "attribution[cuda]"`'
 
 
@@ -166,10 +169,11 @@ def compile_target(wanted: Target, cache: Path | str | None = None) -> Build:
 
 def _nvrtc(wanted: Target) -> tuple[bytes, str, float]:
     """cubin, log, and when it began.  Raises BuildError with the compiler's own lines."""
-    try:
-        from cuda.core import Program, ProgramOptions
-    except ImportError as error:
-        raise BuildError(f"{INSTALL} ({error})") from error
+    with _IMPORT:
+        try:
+            from cuda.core import Program, ProgramOptions
+        except ImportError as error:
+            raise BuildError(f"{INSTALL} ({error})") from error
     begin = time.perf_counter()  # behind the import, which only the first build of a process pays
     log = io.StringIO()
     folders = [str(folder) for folder in _include_folders()] if wanted.unit.system else None

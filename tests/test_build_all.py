@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from tiny import PLAIN, tiny
 
@@ -101,3 +104,15 @@ def test_every_variant_of_hello_builds_for_every_architecture_it_promises(tmp_pa
             assert held.ctas >= 8
     wide = {o.variant: o.build.entry("hello").opcodes for o in build_all(chosen, cache=tmp_path)}
     assert wide["vector"]["FADD"] > 2 * wide["scalar"]["FADD"]
+
+
+def test_the_first_builds_of_a_process_may_be_parallel(tmp_path):
+    """Two threads that import cuda.core at once find it half imported, unless they take turns."""
+    code = f"""
+from attribution.build_all import build_all, select
+from attribution.declare import shipped_root
+chosen = select(shipped_root(), ["hello"])
+print([str(o.error or o.status) for o in build_all(chosen, cache={str(tmp_path)!r}, jobs=2)])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['built', 'built']"

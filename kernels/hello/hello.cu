@@ -7,7 +7,7 @@
 constexpr int threads = 128;
 struct alignas(4 * flag::VECTOR) Vector { float at[flag::VECTOR]; };
 
-extern "C" __global__ void __launch_bounds__(threads)
+extern "C" __global__ void __launch_bounds__(threads, 16)
 hello(const Vector* x, float* out, int rows, int columns, attr::Trace trace) {
   __shared__ float part[threads];
   attr::Lane<role::sum> lane(trace, threadIdx.x == 0);
