@@ -173,9 +173,7 @@ def test_the_cache_is_in_the_users_cache_folder(monkeypatch, tmp_path):
 @pytest.mark.parametrize("trace", [0, 1])
 def test_what_is_not_declared_does_not_compile(tmp_path, cache, line, words, trace):
     text = TRACED.replace("x[threadIdx.x] += 1.0f;", line)
-    with pytest.raises(
-        BuildError, match=r"(kernels/tiny/tiny\.cu|attr/trace\.cuh)\(\d+\)"
-    ) as error:
+    with pytest.raises(BuildError, match=r"(kernels/tiny/tiny\.cu|attr/trace\.cuh)\(\d+\)") as error:
         build(tiny(tmp_path, text), {"TRACE": trace}, cache=cache)
     assert words in str(error.value)
     assert str(tmp_path) not in str(error.value)
@@ -286,9 +284,7 @@ def test_static_and_dynamic_shared_memory_count_together(tmp_path, cache):
 @pytest.mark.parametrize("kernel", sources(), ids=lambda kernel: kernel.name)
 def test_without_trace_the_machine_code_is_that_of_the_source_without_trace_calls(kernel, cache):
     wanted = target(kernel, {"TRACE": 0})
-    bare = replace(
-        wanted, unit=replace(wanted.unit, text=untraced(wanted.unit.text)), identity="bare"
-    )
+    bare = replace(wanted, unit=replace(wanted.unit, text=untraced(wanted.unit.text)), identity="bare")
     assert bare.unit.text != wanted.unit.text
     assert "attr::Lane<role" not in bare.unit.text
     mine = text_sections(compile_target(wanted, cache).cubin)
@@ -304,9 +300,7 @@ def test_a_probe_that_stays_is_noticed(tmp_path, cache):
     wanted = target(tiny(tmp_path, text), {"TRACE": 0})
     bare_text = untraced(wanted.unit.text).replace("x[1] = attr::timer_ns();", "")
     bare = replace(wanted, unit=replace(wanted.unit, text=bare_text), identity="bare-probe")
-    assert text_sections(compile_target(wanted, cache).cubin) != text_sections(
-        compile_target(bare, cache).cubin
-    )
+    assert text_sections(compile_target(wanted, cache).cubin) != text_sections(compile_target(bare, cache).cubin)
 
 
 def test_level_2_events_cost_nothing_at_level_1(tmp_path, cache):
@@ -395,3 +389,14 @@ def test_facts_on_disk_are_plain_json(tmp_path):
     assert stored["facts"]["identity"] == made.identity
     assert stored["facts"]["compiler"].startswith("nvidia-cuda-nvrtc")
     assert source.expand(tiny(tmp_path), made.flags).files == made.files
+
+
+def test_the_compilers_own_headers_are_found_and_in_the_key(tmp_path, cache):
+    text = "#include <cuda_fp8.h>\n#include <cuda/std/cstdint>\n" + PLAIN
+    wanted = target(tiny(tmp_path, text), {})
+    assert wanted.identity != target(tiny(tmp_path), {}).identity
+    assert compile_target(wanted, cache).entry("tiny").registers > 0
+    folders = building._include_folders()
+    found = source.system_headers(["cuda_fp8.h", "cuda/std/cstdint"], folders)
+    assert {"cuda_fp8.h", "cuda_fp8.hpp", "cuda_fp16.h"} <= set(found)
+    assert not any(Path(name).is_absolute() for name in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +93,16 @@ def test_a_root_that_cannot_be_written_is_a_sentence_and_nothing_is_left(tmp_pat
     with pytest.raises(MeasureError, match="cannot write"):
         new_kernel(tmp_path, "mine")
     assert [p.name for p in tmp_path.rglob("*")] == ["kernels"]
+
+
+def test_the_python_of_the_page_on_your_kernel_runs(tmp_path: Path, root: Path, monkeypatch) -> None:
+    pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
+    page = (root / "docs" / "your-kernel.md").read_text()
+    block = page.split("From Python:")[1].split("\n## ")[0]
+    new_kernel(tmp_path, "rowsum")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    namespace: dict[str, object] = {}
+    exec(compile(textwrap.dedent(block), "docs/your-kernel.md", "exec"), namespace)
+    assert "16 CTAs/SM" in str(namespace["entry"].residency("sm_90a"))  # type: ignore[attr-defined]
+    assert "17 CTAs at <= 24 registers" in page
