@@ -33,15 +33,13 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     if stage is not None and stage not in known:
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
     asked = _asked(recording)
-    declared = {
-        arm["variant"]: arm["flags"] for q in recording.manifest["plan"]["questions"] for arm in q["arms"]
-    }
+    declared = {arm["variant"]: arm["flags"] for q in recording.manifest["plan"]["questions"] for arm in q["arms"]}
     parts = []
     for name in dict.fromkeys(stage or facts["stage"] for facts in asked.values()):
         mine = {arm: f for (_, arm), f in asked.items() if stage is not None or f["stage"] == name}
         judged = {arm: f["expects"] for arm, f in mine.items() if f["stage"] == name}
         found = contrasts(
-            **tables,
+            *tables.values(),
             stage=name,
             scope=scope,
             same={arm: f["same"] for arm, f in mine.items()},
@@ -58,7 +56,9 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     out["asks"] = [asked[q, a]["asks"] for q, a in zip(out["question"], out["arm"], strict=True)]
     for end, name in enumerate(("expected_ratio_low", "expected_ratio_high")):
         bounds = [asked[q, a]["expects"].get("time_ratio") for q, a in zip(out["question"], out["arm"], strict=True)]
-        out[name] = [math.nan if b is None or not e else float(b[end]) for b, e in zip(bounds, out["expected"], strict=True)]
+        out[name] = [
+            math.nan if b is None or not e else float(b[end]) for b, e in zip(bounds, out["expected"], strict=True)
+        ]
     out["busiest_sm_rows"] = [busiest.get(arm, math.nan) for arm in out["arm"]]
     return out
 

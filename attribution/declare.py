@@ -183,9 +183,7 @@ class Kernel:
         axes = self.shape if what == "shape" else self.knobs
         for name in given:
             if name not in axes:
-                raise InputError(
-                    f"kernel {self.name} has no {what.rstrip('s')} {name}{nearest(name, axes)}"
-                )
+                raise InputError(f"kernel {self.name} has no {what.rstrip('s')} {name}{nearest(name, axes)}")
         values = {n: a.check(n, given.get(n, a.default)) for n, a in axes.items()}
         for n, a in axes.items():
             if a.times is not None and n not in given:
@@ -241,9 +239,7 @@ def load_kernel(root: Path, name: str) -> Kernel:
         )
     module_name = f"attribution_kernel_{abs(hash(folder.resolve()))}_{name}"
     # A package, so that kernel.py can split itself: `from . import host`.
-    spec = importlib.util.spec_from_file_location(
-        module_name, path, submodule_search_locations=[str(folder)]
-    )
+    spec = importlib.util.spec_from_file_location(module_name, path, submodule_search_locations=[str(folder)])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -290,7 +286,12 @@ def load_variants(root: Path, kernel: Kernel) -> dict[str, Variant]:
 
 
 def _resolve(
-    name: str, raw: dict[str, Any], kernel: Kernel, path: Path, done: dict[str, Variant], chain: tuple[str, ...]
+    name: str,
+    raw: dict[str, Any],
+    kernel: Kernel,
+    path: Path,
+    done: dict[str, Variant],
+    chain: tuple[str, ...],
 ) -> Variant:
     """The variant `name`, after its base.  Raises InputError."""
     if name in done:
@@ -354,7 +355,9 @@ def _expectations(where: str, raw: Any) -> dict[str, dict[str, tuple[float, floa
         for quantity, bounds in quantities.items():
             pair = bounds if isinstance(bounds, list) else []
             if len(pair) != 2 or not all(type(b) in (int, float) for b in pair) or not pair[0] <= pair[1]:
-                raise InputError(f"{where}: expects.{machine}.{quantity} is {bounds!r}: must be [low, high], low <= high")
+                raise InputError(
+                    f"{where}: expects.{machine}.{quantity} is {bounds!r}: must be [low, high], low <= high"
+                )
             out.setdefault(machine, {})[quantity] = (float(pair[0]), float(pair[1]))
     return out
 

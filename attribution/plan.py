@@ -31,7 +31,12 @@ class Arm:
     knobs: Mapping[str, int]
 
     def facts(self) -> dict[str, Any]:
-        return {"name": self.name, "variant": self.variant, "flags": dict(self.flags), "knobs": dict(self.knobs)}
+        return {
+            "name": self.name,
+            "variant": self.variant,
+            "flags": dict(self.flags),
+            "knobs": dict(self.knobs),
+        }
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,7 @@ class Plan:
 
     def runs(self) -> Iterator[PlannedRun]:
         """Every run in the order of execution: the rounds of all questions interleaved."""
-        orders = [
-            order.rounds(len(q.arms), self.rounds, self.order_seed + i)
-            for i, q in enumerate(self.questions)
-        ]
+        orders = [order.rounds(len(q.arms), self.rounds, self.order_seed + i) for i, q in enumerate(self.questions)]
         number = 0
         for round_number in range(self.rounds):
             for question, orders_of in zip(self.questions, orders, strict=True):
@@ -143,10 +145,17 @@ def plan(kernel: Kernel, variants: Mapping[str, Variant], names: Sequence[str], 
 
 
 def _question(
-    kernel: Kernel, variants: Mapping[str, Variant], base: str, names: Sequence[str], overrides: Overrides
+    kernel: Kernel,
+    variants: Mapping[str, Variant],
+    base: str,
+    names: Sequence[str],
+    overrides: Overrides,
 ) -> Question:
     ground = variants[base]
-    arms = [_arm(kernel, base, ground, ground, overrides), _arm(kernel, NULL, ground, ground, overrides)]
+    arms = [
+        _arm(kernel, base, ground, ground, overrides),
+        _arm(kernel, NULL, ground, ground, overrides),
+    ]
     arms += [_arm(kernel, name, variants[name], ground, overrides) for name in names]
     return Question(base, tuple(arms))
 

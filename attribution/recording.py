@@ -168,11 +168,7 @@ def merge(recordings: Sequence[Recording], path: Path) -> Recording:
             )
         next_run += int(runs["run"].max()) + 1
         next_round += int(runs["round"].max()) + 1
-    extra = {
-        k: v
-        for k, v in recordings[0].manifest.items()
-        if k not in ("schema", "protocol", "kind", "tables")
-    }
+    extra = {k: v for k, v in recordings[0].manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
     extra["merged_from"] = [r.path.name for r in recordings]
     tables = {name: pd.concat([f.astype(object) for f in frames]) for name, frames in parts.items()}
     return write_tables(path, recordings[0].manifest["kind"], tables, extra)
@@ -232,7 +228,7 @@ def _partial_path(path: Path) -> Path:
 def _plan_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> str:
     key = next(k for k in sorted({*old, *new}) if old.get(k) != new.get(k))
     then, now = (json.dumps(p.get(key))[:120] for p in (old, new))
-    return f"{folder} was started with another plan: {key} was {then} and is now {now}; resume with the same arguments, or delete it"
+    return f"{folder} was started with another plan: {key} was {then} and is now {now}; resume as it was, or delete it"
 
 
 @contextmanager
@@ -280,7 +276,8 @@ def _write_parquet(folder: Path, name: str, frame: pd.DataFrame) -> dict[str, An
         compression="zstd",
         use_dictionary=others,
         column_encoding=dict.fromkeys(
-            [c for c in integers if TABLES[name][c].type in ("int32", "int64")], "DELTA_BINARY_PACKED"
+            [c for c in integers if TABLES[name][c].type in ("int32", "int64")],
+            "DELTA_BINARY_PACKED",
         ),
     )
     return {"rows": len(frame), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
@@ -303,7 +300,7 @@ def _read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataF
             f"{file} was changed after it was written: sha256 {digest[:12]}..., the manifest says {facts['sha256'][:12]}..."
         )
     try:
-        frame = pq.read_table(io.BytesIO(content)).to_pandas()
+        frame: pd.DataFrame = pq.read_table(io.BytesIO(content)).to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file} is not a parquet file: {error}") from error
     if len(frame) != facts["rows"]:

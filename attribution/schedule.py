@@ -143,9 +143,7 @@ class _Cta:
         return now
 
 
-def place(
-    pipeline: Pipeline, times: Sequence[BatchTimes], ctas: int, sms: int, per_tile: bool = False
-) -> Placement:
+def place(pipeline: Pipeline, times: Sequence[BatchTimes], ctas: int, sms: int, per_tile: bool = False) -> Placement:
     """Place every batch.
 
     times: [roles][batches][items] integer ns.  With `per_tile`, work spans are per item, else per batch with the waits inside.
@@ -167,10 +165,10 @@ def place(
         for role, event, batch, begin, stop in sorted(lane.spans, key=lambda s: (s[0], s[3], -s[4])):
             spans.append((role, batch, begin + origin, stop + origin))
             owners.append((cta, event))
-    sm, begins, ends = (np.array(c, dtype=np.int64) for c in zip(*where, strict=True))
+    cta_sm, begins, ends = (np.array(c, dtype=np.int64) for c in zip(*where, strict=True))
     table = np.array(spans, dtype=np.int64).reshape(-1, 4)
     return Placement(
-        cta_sm=sm,
+        cta_sm=cta_sm,
         cta_begin_ns=begins,
         cta_end_ns=ends,
         cta=np.array([o[0] for o in owners], dtype=np.int64),

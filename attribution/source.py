@@ -10,6 +10,7 @@ Misuse: a header that wants to be included twice; `#include MACRO`.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable
@@ -58,10 +59,8 @@ def prelude(kernel: Kernel, flags: Flags) -> str:
         of = ", ".join(f"role::{event.role}" for event in kernel.events)
         levels = ", ".join(str(event.level) for event in kernel.events)
         lines += [
-            f"__device__ constexpr role::id role_of(id e) {{ constexpr role::id of[] = {{{of}}}; "
-            "return of[e]; }",
-            f"__device__ constexpr int level_of(id e) {{ constexpr int of[] = {{{levels}}}; "
-            "return of[e]; }",
+            f"__device__ constexpr role::id role_of(id e) {{ constexpr role::id of[] = {{{of}}}; return of[e]; }}",
+            f"__device__ constexpr int level_of(id e) {{ constexpr int of[] = {{{levels}}}; return of[e]; }}",
         ]
     return "\n".join([*lines, "}  // namespace event", ""])
 
@@ -73,9 +72,7 @@ def _constant(kernel: Kernel, name: str, value: FlagValue) -> list[str]:
         return [f"constexpr bool {name} = {str(value).lower()};"]
     if isinstance(value, int):
         if value >= 2**31:
-            raise BuildError(
-                f"kernel {kernel.name}: flag {name} = {value} is no int: at most 2^31-1"
-            )
+            raise BuildError(f"kernel {kernel.name}: flag {name} = {value} is no int: at most 2^31-1")
         return [f"constexpr int {name} = {value};"]
     choices = kernel.flags[name].choices or (value,)
     labels = _names(kernel, f"flag {name}", [str(c) for c in choices], set())
@@ -90,13 +87,10 @@ def _names(kernel: Kernel, what: str, names: Iterable[str], taken: set[str]) -> 
     names = list(names)
     for name in names:
         if not _NAME.fullmatch(name):
-            raise BuildError(
-                f"kernel {kernel.name}: {what} {name!r} is no C++ name: use letters, digits and _"
-            )
+            raise BuildError(f"kernel {kernel.name}: {what} {name!r} is no C++ name: use letters, digits and _")
         if name in taken:
             raise BuildError(
-                f"kernel {kernel.name}: {what} {name!r} is taken by the generated header: "
-                "choose another name"
+                f"kernel {kernel.name}: {what} {name!r} is taken by the generated header: choose another name"
             )
     return names
 
@@ -114,9 +108,7 @@ def expand(kernel: Kernel, flags: Flags) -> Unit:
             f"kernel {kernel.name}: source {path} does not exist: "
             "`source` in kernel.py names a file of the kernel's own folder"
         )
-    unit = _Paste(
-        kernel, {"attr/config.cuh": prelude(kernel, flags), "attr/layout.cuh": layout.header()}
-    )
+    unit = _Paste(kernel, {"attr/config.cuh": prelude(kernel, flags), "attr/layout.cuh": layout.header()})
     name = f"kernels/{kernel.name}/{kernel.source}"
     unit.paste(name, path.read_text(encoding="utf-8"), path.parent)
     return Unit(name, "\n".join([*unit.out, ""]), tuple(unit.files), tuple(unit.system))
@@ -197,14 +189,22 @@ def system_headers(names: Iterable[str], folders: Iterable[Path]) -> dict[str, s
         for base in (beside, *folders):
             path = base / name
             if base != Path() and path.is_file():
-                text = path.read_text(encoding="utf-8", errors="replace")
                 key = _relative(path, folders)
                 if key not in found:
-                    found[key] = hashlib.sha256(text.encode()).hexdigest()
-                    for match in _INCLUDE.finditer(text):
-                        todo.append((match[1] or match[2], path.parent))
+                    status = path.stat()
+                    digest, includes = _header(path, status.st_mtime_ns, status.st_size)
+                    found[key] = digest
+                    todo += [(include, path.parent) for include in includes]
                 break
     return dict(sorted(found.items()))
+
+
+@functools.lru_cache(maxsize=8192)
+def _header(path: Path, mtime_ns: int, size: int) -> tuple[str, tuple[str, ...]]:
+    """sha256 and includes of a header; read once a process while its time and size stay."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    includes = tuple(match[1] or match[2] for match in _INCLUDE.finditer(text))
+    return hashlib.sha256(text.encode()).hexdigest(), includes
 
 
 def _relative(path: Path, folders: list[Path]) -> str:

@@ -303,9 +303,7 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 
     columns = TABLES[name]
     if extra := [c for c in frame.columns if c not in columns]:
-        raise DataError(
-            f"table {name}: column {extra[0]!r} is not declared; declared are: {', '.join(columns)}"
-        )
+        raise DataError(f"table {name}: column {extra[0]!r} is not declared; declared are: {', '.join(columns)}")
     if missing := [c for c in columns if c not in frame.columns]:
         raise DataError(f"table {name}: column {missing[0]!r} is missing")
     out = {}
@@ -313,14 +311,12 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         kind = declared.type
         values = frame[column]
         if kind in ("str", "category") and len(values) and values.isna().any():
-            raise DataError(
-                f"table {name}: column {column} has {int(values.isna().sum())} nulls: a str is never null"
-            )
+            raise DataError(f"table {name}: column {column} has {int(values.isna().sum())} nulls: a str is never null")
         try:
             if kind == "category":
                 out[column] = values.astype("string").astype("category")
             else:
-                out[column] = values.astype(_PANDAS.get(kind, kind))
+                out[column] = values.astype(_PANDAS.get(kind, kind))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"table {name}: column {column} is not {kind}: {error}") from error
         if kind.startswith("int") and len(values) and not (out[column] == values).all():

@@ -20,4 +20,10 @@ def ratios() -> list[tuple[str, float, str]]:
     for _ in range(11):
         ours.append(_seconds(sys.executable, "-m", "attribution", "--help"))
         pandas.append(_seconds(sys.executable, "-c", "import pandas"))
-    return [("attr --help / import pandas", statistics.median(ours) / statistics.median(pandas), "<= 0.5")]
+    return [
+        (
+            "attr --help / import pandas",
+            statistics.median(ours) / statistics.median(pandas),
+            "<= 0.5",
+        )
+    ]

@@ -48,7 +48,10 @@ def ratios() -> list[tuple[str, float, str]]:
     assert "index_topk" in kernel_names(shipped_root())
     role_of = {name: i for i, name in enumerate(kernel.roles)}
     codes = [(role_of[e.role], i, e.waits_for is not None) for i, e in enumerate(kernel.events)]
-    work, wait = (np.array([next(i for r, i, w in codes if r == role and w == kind) for role in range(len(kernel.roles))]) for kind in (False, True))
+    work, wait = (
+        np.array([next(i for r, i, w in codes if r == role and w == kind) for role in range(len(kernel.roles))])
+        for kind in (False, True)
+    )
     events = _events(len(kernel.roles), work, wait)
     per_lane = len(events) // (CTAS * len(kernel.roles))
     index = pd.MultiIndex.from_product([range(CTAS), range(len(kernel.roles))], names=["cta", "role"])

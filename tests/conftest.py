@@ -12,6 +12,7 @@ import pytest
 from attribution.cli import main
 from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
 
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return shipped_root()

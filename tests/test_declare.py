@@ -10,7 +10,7 @@ import pytest
 from attribution.declare import Axis, Event, Flag, Kernel, load_kernel, load_variants
 from attribution.errors import InputError
 
-KERNEL_PY = '''
+KERNEL_PY = """
 from attribution.declare import Axis, Flag, Kernel
 KERNEL = Kernel(
     name="toy", summary="a toy",
@@ -20,7 +20,7 @@ KERNEL = Kernel(
     inputs=lambda *a: {}, reference=lambda *a: None, check=lambda *a: [],
     illegal=lambda f: "FAST needs WIDTH above 1" if f["FAST"] and f["WIDTH"] == 1 else None,
 )
-'''
+"""
 
 
 @pytest.fixture

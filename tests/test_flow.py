@@ -67,7 +67,17 @@ def test_an_import_backwards_is_noticed() -> None:
 
 @pytest.mark.parametrize("module", ["attribution", "attribution.cli", "attribution.declare", "attribution.recording"])
 def test_importing_loads_nothing_heavy(module: str) -> None:
-    heavy = {"pandas", "numpy.testing", "scipy", "matplotlib", "pyarrow", "torch", "cuda", "rich", "ncu_report"}
+    heavy = {
+        "pandas",
+        "numpy.testing",
+        "scipy",
+        "matplotlib",
+        "pyarrow",
+        "torch",
+        "cuda",
+        "rich",
+        "ncu_report",
+    }
     code = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -25,9 +25,22 @@ def test_a_variant_never_travels_alone(index_topk: Kernel, index_topk_variants: 
 
 
 def test_variants_of_one_base_share_a_question(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
-    planned = plan(index_topk, index_topk_variants, ["serial", "math_only", "serial_filter_only", "serial"], NOTHING)
+    planned = plan(
+        index_topk,
+        index_topk_variants,
+        ["serial", "math_only", "serial_filter_only", "serial"],
+        NOTHING,
+    )
     assert [q.base for q in planned.questions] == ["full", "serial"]
-    assert arms(planned) == ["full", "null", "serial", "math_only", "serial", "null", "serial_filter_only"]
+    assert arms(planned) == [
+        "full",
+        "null",
+        "serial",
+        "math_only",
+        "serial",
+        "null",
+        "serial_filter_only",
+    ]
 
 
 def test_the_base_alone_is_a_question(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
@@ -84,13 +97,21 @@ def test_the_same_arguments_give_the_same_plan(index_topk: Kernel, index_topk_va
         (["full"], Overrides({"q": 0}, {}, {}), "q = 0: allowed is an integer >= 1"),
         (["full"], Overrides({"q": 9000}, {}, {}), "q = 9000 is above n"),
         (["full"], Overrides({}, {}, {"ctas": 0}), "ctas = 0: allowed is an integer >= 1"),
-        (["full"], Overrides({}, {"SEGMENT_CAPACITY": 200}, {}), "capacity 1600 .* is below K = 2048"),
+        (
+            ["full"],
+            Overrides({}, {"SEGMENT_CAPACITY": 200}, {}),
+            "capacity 1600 .* is below K = 2048",
+        ),
         (["full"], Overrides({}, {}, {}, distribution="norml"), "nearest: normal"),
         (["full"], Overrides({}, {"DELAY_CYCLES": 5}, {}), "go together"),
     ],
 )
 def test_what_is_not_allowed_is_refused(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], names: list[str], over: Overrides, sentence: str
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    names: list[str],
+    over: Overrides,
+    sentence: str,
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         plan(index_topk, index_topk_variants, names, over)

@@ -25,12 +25,11 @@ def rows(run: int = 0, failures: int = 1) -> dict[str, pd.DataFrame]:
 
 def runs(count: int) -> pd.DataFrame:
     text = dict.fromkeys(
-        ("question", "predecessor", "arm", "kernel", "variant", "shape", "distribution", "flags"), "x"
+        ("question", "predecessor", "arm", "kernel", "variant", "shape", "distribution", "flags"),
+        "x",
     )
     text |= dict.fromkeys(("knobs", "build", "inputs", "status", "reason"), "x")
-    return pd.DataFrame(
-        [{"run": i, "round": i, "position": 0, "seed": 1, "begin_ns": 5, **text} for i in range(count)]
-    )
+    return pd.DataFrame([{"run": i, "round": i, "position": 0, "seed": 1, "begin_ns": 5, **text} for i in range(count)])
 
 
 def test_round_trip_keeps_values_and_types(tmp_path: Path) -> None:

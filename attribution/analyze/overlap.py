@@ -48,10 +48,10 @@ def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[In
     return sizes, last
 
 
-def processing(spans: pd.DataFrame) -> dict[str, NDArray[np.integer]]:
+def processing(spans: pd.DataFrame) -> dict[str, Int64s]:
     """Disjoint intervals in which a role processes: arrays run, cta, role (code), begin_ns, end_ns."""
     columns = {name: spans[name].to_numpy() for name in ("run", "cta", "begin_ns", "end_ns")}
-    columns["role"] = spans["role"].cat.codes.to_numpy()
+    columns["role"] = spans["role"].cat.codes.to_numpy().astype(np.int64)
     wait = spans["wait"].to_numpy()
     same = np.ones(max(len(wait) - 1, 0), dtype=bool)
     for name in LANE:
@@ -95,7 +95,7 @@ def roles(spans: pd.DataFrame) -> pd.DataFrame:
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 
-def _chunks(active: dict[str, NDArray[np.integer]]) -> Iterator[slice]:
+def _chunks(active: dict[str, Int64s]) -> Iterator[slice]:
     """Stretches of whole CTAs of one run, long enough for numpy and short enough for the cache."""
     run, cta = active["run"], active["cta"]
     if not len(run):
@@ -108,7 +108,7 @@ def _chunks(active: dict[str, NDArray[np.integer]]) -> Iterator[slice]:
         yield slice(first, last)
 
 
-def _exposure(active: dict[str, NDArray[np.integer]], names: list[str]) -> pd.DataFrame:
+def _exposure(active: dict[str, Int64s], names: list[str]) -> pd.DataFrame:
     """Processing, hidden and exposed time per role of whole CTAs of one run; indexed by run and role."""
     cta, role = active["cta"] - active["cta"].min(), active["role"]
     length = active["end_ns"] - active["begin_ns"]
@@ -118,7 +118,11 @@ def _exposure(active: dict[str, NDArray[np.integer]], names: list[str]) -> pd.Da
     exposed, fill, drain = (np.zeros(len(names), dtype=np.int64) for _ in range(3))
     for code in range(len(names)):
         alone = np.flatnonzero(segments.only(code))
-        length, begins, where = segments.length_ns[alone], segments.begin_ns[alone], segments.group[alone]
+        length, begins, where = (
+            segments.length_ns[alone],
+            segments.begin_ns[alone],
+            segments.group[alone],
+        )
         exposed[code] = length.sum()
         # Both limits are edges themselves, so no stretch lies across one.
         filling = begins < fill_until[where]
@@ -129,9 +133,7 @@ def _exposure(active: dict[str, NDArray[np.integer]], names: list[str]) -> pd.Da
     return pd.DataFrame(values, index=index, columns=EXPOSURE)
 
 
-def _phases(
-    cta: Int64s, role: NDArray[np.integer], begin: Int64s, end: Int64s, count: int
-) -> tuple[Int64s, Int64s]:
+def _phases(cta: Int64s, role: Int64s, begin: Int64s, end: Int64s, count: int) -> tuple[Int64s, Int64s]:
     """Per CTA: when its last role has begun (fill ends), and when its first role has ended (drain begins), ns."""
     ctas = int(cta.max()) + 1
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -20,6 +20,7 @@ from attribution.errors import DataError
 
 LANE = ["run", "cta", "role"]
 Positions = NDArray[np.int64] | slice
+Codes = NDArray[np.integer[Any]]
 
 
 def lane_keys(frame: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.int64]:
@@ -28,9 +29,7 @@ def lane_keys(frame: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.int64]:
     return (run.astype(np.int64) << 31) | (cta.astype(np.int64) << 7) | role.astype(np.int64)
 
 
-def spans(
-    events: pd.DataFrame, lanes: pd.DataFrame, roles: Sequence[str], declared: Sequence[Event]
-) -> pd.DataFrame:
+def spans(events: pd.DataFrame, lanes: pd.DataFrame, roles: Sequence[str], declared: Sequence[Event]) -> pd.DataFrame:
     """Spans in lane order, by begin within a lane.
 
     Columns: run, cta, sm, role, event (categories), wait (bool), waits_for (category), arg, begin_ns, end_ns, migrated.
@@ -38,7 +37,7 @@ def spans(
     """
     _check_codes(events, roles, declared)
     first, last = _pairs(events)
-    columns = {c: events[c].to_numpy()[first] for c in ("run", "cta", "role", "event", "arg")}
+    columns: dict[str, Codes] = {c: events[c].to_numpy()[first] for c in ("run", "cta", "role", "event", "arg")}
     begin, end = (events["time_ns"].to_numpy()[i] for i in (first, last))
     if (bad := np.flatnonzero(end < begin)).size:
         row = events.iloc[first][bad[0] : bad[0] + 1].iloc[0]
@@ -52,8 +51,8 @@ def spans(
             "run": columns["run"],
             "cta": columns["cta"],
             "sm": sm,
-            "role": pd.Categorical.from_codes(columns["role"], list(roles), validate=False),
-            "event": pd.Categorical.from_codes(codes, [e.name for e in declared], validate=False),
+            "role": _categories(columns["role"], list(roles)),
+            "event": _categories(codes, [e.name for e in declared]),
             "wait": np.array([e.waits_for is not None for e in declared])[codes],
             "waits_for": _waits_for(codes, declared),
             "arg": columns["arg"],
@@ -140,14 +139,19 @@ def probe_gate(times_ns: Sequence[float], limit: float = 0.01) -> dict[str, Any]
 def _check_codes(events: pd.DataFrame, roles: Sequence[str], declared: Sequence[Event]) -> None:
     for column, count in (("role", len(roles)), ("event", len(declared))):
         values = events[column].to_numpy()
-        if len(values) and not (0 <= values.min() and values.max() < count):
+        if len(values) and not (values.min() >= 0 and values.max() < count):
             raise DataError(f"trace: {column} {values.max()} is not declared: the kernel has {count}, numbered from 0")
 
 
-def _waits_for(codes: NDArray[np.int8], declared: Sequence[Event]) -> pd.Categorical:
+def _categories(codes: Codes, names: list[str]) -> pd.Categorical[str]:
+    """Codes that are known to be in range: looking again costs ten million events a tenth of a second."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names), validate=False)
+
+
+def _waits_for(codes: Codes, declared: Sequence[Event]) -> pd.Categorical[str]:
     names = ["", *sorted({e.waits_for for e in declared if e.waits_for})]
     of = np.array([names.index(e.waits_for or "") for e in declared], dtype=np.int8)
-    return pd.Categorical.from_codes(of[codes], names, validate=False)
+    return _categories(of[codes], names)
 
 
 def _sms(

@@ -32,7 +32,8 @@ class Segments:
 
     def only(self, layer: int) -> NDArray[np.bool_]:
         """Stretches in which this layer is active and no other is."""
-        return (self.active & ~(15 << (LAYER_BITS * layer))) == 0
+        others: NDArray[np.bool_] = (self.active & ~(15 << (LAYER_BITS * layer))) == 0
+        return others
 
 
 def sweep(group: Int64s, layer: NDArray[np.integer], begin: Int64s, end: Int64s) -> Segments:
@@ -46,7 +47,9 @@ def sweep(group: Int64s, layer: NDArray[np.integer], begin: Int64s, end: Int64s)
     origin = int(begin.min())
     bits = int(end.max() - origin).bit_length()
     if bits + int(group.max()).bit_length() > 58:
-        raise DataError(f"trace: {int(group.max()) + 1} groups over {int(end.max()) - origin} ns are too many to sort at once")
+        raise DataError(
+            f"trace: {int(group.max()) + 1} groups over {int(end.max()) - origin} ns are too many to sort at once"
+        )
     count = len(group)
     edges = np.empty(2 * count, dtype=np.int64)
     base = np.left_shift(group, bits + 5, dtype=np.int64)

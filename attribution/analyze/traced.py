@@ -33,11 +33,11 @@ class Trace:
 
     def sm_rows(self) -> list[dict[str, Any]]:
         """One mapping an SM."""
-        return _records(self.per_sm.drop(columns="run"))
+        return records(self.per_sm.drop(columns="run"))
 
     def role_rows(self) -> list[dict[str, Any]]:
         """One mapping a role."""
-        return _records(self.roles.drop(columns="run").astype({"role": str}))
+        return records(self.roles.drop(columns="run").astype({"role": str}))
 
 
 def events_of(recording: Recording, kernel: str) -> tuple[list[str], list[Event]]:
@@ -66,7 +66,9 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
             known = sorted(set(with_trace["arm"]))
             if arm is None:
                 return None
-            raise InputError(f"arm {name!r} of {recording.path.name} has no trace{nearest(name, known)}; there are: {', '.join(known) or 'none'}")
+            raise InputError(
+                f"arm {name!r} of {recording.path.name} has no trace{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
+            )
     row = chosen.iloc[0]
     number = int(row["run"])
     sms = _sms(recording, json.loads(row["knobs"]))
@@ -97,5 +99,5 @@ def _some(runs: pd.DataFrame) -> str:
     return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "") if numbers else "none"
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]

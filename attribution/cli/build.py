@@ -24,18 +24,12 @@ OPCODES = (
 
 
 def build(
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every variant of every kernel.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every variant of every kernel.")] = False,
     kernel: Annotated[list[str] | None, typer.Option("--kernel", help="Only this kernel.")] = None,
-    variant: Annotated[
-        list[str] | None, typer.Option("--variant", help="Only this variant.")
-    ] = None,
+    variant: Annotated[list[str] | None, typer.Option("--variant", help="Only this variant.")] = None,
     arch: Annotated[str, typer.Option("--arch", help="Architecture, such as sm_80.")] = "sm_90a",
     jobs: Annotated[int | None, typer.Option("--jobs", help="Builds at a time; all cores.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", help="Folder of the build cache.")
-    ] = None,
+    cache: Annotated[Path | None, typer.Option("--cache", help="Folder of the build cache.")] = None,
     root: Root = None,
     json: Json = False,
 ) -> None:

@@ -13,7 +13,10 @@ from attribution.cli.output import print_json
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the kernel: lower-case letters, digits and _.")],
-    root: Annotated[Path, typer.Option("--root", help="Your repository; its kernels/ and variants/ are written.")] = Path(),
+    root: Annotated[
+        Path,
+        typer.Option("--root", help="Your repository; its kernels/ and variants/ are written."),
+    ] = Path(),
     json: Json = False,
 ) -> None:
     """Write a kernel of your own that runs at once: a folder under kernels/ and a file under variants/."""

@@ -52,9 +52,7 @@ def find_kernel(root: Path, kernel: str | None, variants: Sequence[str]) -> tupl
     missing = next((v for v in variants if v not in everything), None)
     if missing is None:
         raise InputError(f"no single kernel has all of: {', '.join(variants)}; add --kernel NAME")
-    raise InputError(
-        f"no variant {missing}{nearest(missing, everything)}; `attr list` shows every kernel's variants"
-    )
+    raise InputError(f"no variant {missing}{nearest(missing, everything)}; `attr list` shows every kernel's variants")
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -74,7 +74,13 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
         yield lambda done, total, label: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     shown = Progress(
         TextColumn("{task.description}"),

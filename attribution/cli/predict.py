@@ -26,16 +26,20 @@ def predict(
     from attribution.schedule import rows_per_sm
 
     ctas = 2 * sms if ctas is None else ctas
-    for name, value in (("--q", q), ("--sms", sms), ("--block-q", block_q), ("--ctas", ctas), ("--resident", resident)):
+    for name, value in (
+        ("--q", q),
+        ("--sms", sms),
+        ("--block-q", block_q),
+        ("--ctas", ctas),
+        ("--resident", resident),
+    ):
         if value < 1:
             raise InputError(f"{name} {value}: allowed is an integer >= 1")
     import numpy as np
 
     rows = rows_per_sm(q, block_q, ctas, sms, resident)
     counts = np.bincount(rows)
-    table = [
-        {"rows_on_sm": int(n), "sms": int(counts[n])} for n in np.flatnonzero(counts)[::-1]
-    ]
+    table = [{"rows_on_sm": int(n), "sms": int(counts[n])} for n in np.flatnonzero(counts)[::-1]]
     busiest = int(rows.max())
     summary = {
         "busiest_sm_rows": busiest,

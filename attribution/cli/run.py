@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json, Out, Overwrite, Root, find_kernel, flag_values, integers, root_folder
+from attribution.cli.options import (
+    Json,
+    Out,
+    Overwrite,
+    Root,
+    find_kernel,
+    flag_values,
+    integers,
+    root_folder,
+)
 from attribution.cli.output import print_json, progress_bar
 from attribution.errors import InputError
 
@@ -17,9 +26,15 @@ from attribution.errors import InputError
 def run(
     variant: Annotated[list[str], typer.Option("--variant", "-v", help="Variant to measure; may be repeated.")],
     kernel: Annotated[str | None, typer.Option("--kernel", help="Kernel, where several have the variant.")] = None,
-    shape: Annotated[list[str] | None, typer.Option("--shape", help="q=512,n=8192: sizes that differ from the kernel's.")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="q=512,n=8192: sizes that differ from the kernel's."),
+    ] = None,
     distribution: Annotated[str, typer.Option("--distribution", help="Distribution of the inputs.")] = "",
-    flag: Annotated[list[str] | None, typer.Option("--flag", help="BLOCK_Q=1: a flag of the base, and so of every arm.")] = None,
+    flag: Annotated[
+        list[str] | None,
+        typer.Option("--flag", help="BLOCK_Q=1: a flag of the base, and so of every arm."),
+    ] = None,
     knob: Annotated[list[str] | None, typer.Option("--knob", help="ctas=64,sms=16: launch knobs of every arm.")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds; whole Williams designs balance best.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the inputs.")] = 1,

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def show(
     path: Annotated[Path, typer.Argument(help="A recording, or a profiler's file.")],
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw into this .svg or .png file.")] = None,
-    arm: Annotated[str | None, typer.Option("--arm", help="Arm whose SMs and timeline are shown; the base when not given.")] = None,
+    arm: Annotated[
+        str | None,
+        typer.Option("--arm", help="Arm whose SMs and timeline are shown; the base when not given."),
+    ] = None,
     stage: Annotated[str | None, typer.Option("--stage", help="Stage; each variant's own when not given.")] = None,
     json: Json = False,
 ) -> None:
@@ -60,11 +63,22 @@ def show(
 def _print_trace(trace: Trace) -> None:
     sms = [{**row, "busy_ns": row["busy_ns"] / 1e6, "finish_ns": row["finish_ns"] / 1e6} for row in trace.sm_rows()]
     print(f"\nSMs of {trace.arm}, run {trace.run}")
-    print_rows(sms, {"sm": "SM", "ctas": "CTAs", "rows": "rows", "busy_ns": "busy, ms", "finish_ns": "finish, ms"})
+    print_rows(
+        sms,
+        {
+            "sm": "SM",
+            "ctas": "CTAs",
+            "rows": "rows",
+            "busy_ns": "busy, ms",
+            "finish_ns": "finish, ms",
+        },
+    )
     print(f"\nRoles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
     columns = {k: k.removesuffix("_ns").replace("_", " ") for k in trace.role_rows()[0]}
     rows = [{k: v / 1e6 if k.endswith("_ns") else v for k, v in row.items()} for row in trace.role_rows()]
     print_rows(rows, columns)
     if len(trace.unpaired):
+        from attribution.analyze.traced import records
+
         print(f"{len(trace.unpaired)} events have no partner and are not in the sums:")
-        print_rows(trace.unpaired.head(8).to_dict("records"))
+        print_rows(records(trace.unpaired.head(8)))

@@ -31,9 +31,7 @@ class RawTrace:
     anchors: pd.DataFrame
 
 
-def allocate(
-    ctas: int, roles: int, capacity: int, level: int, traced_ctas: int | None = None
-) -> NDArray[np.uint8]:
+def allocate(ctas: int, roles: int, capacity: int, level: int, traced_ctas: int | None = None) -> NDArray[np.uint8]:
     """The buffer to hand to a launch: headers set, everything else zero.
 
     The first `traced_ctas` CTAs (all when None) record up to `level`, the others nothing.
@@ -92,9 +90,7 @@ def decode(buffer: NDArray[np.uint8], ctas: int, roles: int, events: int, run: i
     )
 
 
-def _check_headers(
-    headers: NDArray[np.void], opened: NDArray[np.int64], records: int, roles: int
-) -> None:
+def _check_headers(headers: NDArray[np.void], opened: NDArray[np.int64], records: int, roles: int) -> None:
     """Raises DataError for a lane that was left open, or that points outside the buffer."""
     still = opened[headers["state"][opened] == layout.OPEN]
     if len(still):
@@ -104,19 +100,13 @@ def _check_headers(
         )
     last = headers["first"][opened].astype(np.int64) + headers["capacity"][opened]
     if len(opened) and (headers["state"][opened].max() > layout.CLOSED or last.max() > records):
-        raise DataError(
-            f"trace: a lane ends at record {last.max()} of a buffer of {records}: headers are damaged"
-        )
+        raise DataError(f"trace: a lane ends at record {last.max()} of a buffer of {records}: headers are damaged")
 
 
-def _check_times(
-    headers: NDArray[np.void], owner: NDArray[np.int64], found: NDArray[np.void], roles: int
-) -> None:
+def _check_times(headers: NDArray[np.void], owner: NDArray[np.int64], found: NDArray[np.void], roles: int) -> None:
     """Raises DataError for a record outside of its lane's own time, or before the one before it."""
     time_ns = found["time_ns"]
-    outside = (time_ns < headers["timer_begin_ns"][owner]) | (
-        time_ns > headers["timer_end_ns"][owner]
-    )
+    outside = (time_ns < headers["timer_begin_ns"][owner]) | (time_ns > headers["timer_end_ns"][owner])
     back = np.append(False, (owner[1:] == owner[:-1]) & (time_ns[1:] < time_ns[:-1]))[: len(owner)]
     for bad, why in (
         (outside, "lie outside of their lane's begin and end"),
@@ -125,14 +115,11 @@ def _check_times(
         if bad.any():
             lane = int(owner[bad][0])
             raise DataError(
-                f"trace: times of {int(bad.sum())} records {why}, first in CTA {lane // roles}, "
-                f"role {lane % roles}"
+                f"trace: times of {int(bad.sum())} records {why}, first in CTA {lane // roles}, role {lane % roles}"
             )
 
 
-def _check_clocks(
-    headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, found: NDArray[np.void]
-) -> None:
+def _check_clocks(headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, found: NDArray[np.void]) -> None:
     """Raises DataError for a lane whose anchors imply a clock outside CLOCK_GHZ.
 
     Both anchors are known to a tick, so a lane of few ticks implies a wide range.  A lane that
@@ -155,18 +142,14 @@ def _check_clocks(
         )
 
 
-def _lanes(
-    headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, run: int
-) -> pd.DataFrame:
+def _lanes(headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, run: int) -> pd.DataFrame:
     frame = {"run": np.full(len(opened), run), "cta": opened // roles, "role": opened % roles}
     for name in ("sm_begin", "sm_end", "attempts", "capacity"):
         frame[name] = headers[name][opened].astype(np.int64)
     return conform("lanes", pd.DataFrame(frame))
 
 
-def _anchors(
-    headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, origin: int
-) -> pd.DataFrame:
+def _anchors(headers: NDArray[np.void], opened: NDArray[np.int64], roles: int, origin: int) -> pd.DataFrame:
     """cta, role, sm, clock_begin, clock_end (cycles), begin_ns, end_ns (as the events' time), clock_ghz."""
     closed = headers[opened]
     cycles = (closed["clock_end"] - closed["clock_begin"]).astype(np.int64)
@@ -211,8 +194,4 @@ def unwrap(low_words: NDArray[np.uint32]) -> NDArray[np.int64]:
     """
     words = np.asarray(low_words, dtype=np.uint32)
     steps = np.diff(words).astype(np.uint32).astype(np.int64)
-    return (
-        np.r_[np.int64(words[0]), words[0].astype(np.int64) + np.cumsum(steps)]
-        if len(words)
-        else steps
-    )
+    return np.r_[np.int64(words[0]), words[0].astype(np.int64) + np.cumsum(steps)] if len(words) else steps

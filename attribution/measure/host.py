@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attribution.declare import FlagValue, Flags, Inputs, Kernel, Shape
+from attribution.declare import Flags, FlagValue, Inputs, Kernel, Shape
 from attribution.schedule import Pipeline, place
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ class Clock:
     """Times tasks.  `with clock.task("main", "math", batch): ...` adds one item to that stage, role and batch."""
 
     def __init__(self) -> None:
-        self.items: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        self.items: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.counts: dict[tuple[str, str], int] = defaultdict(int)
         self.delays_ns: dict[str, int] = {}
 
@@ -95,9 +93,7 @@ def one_thread() -> AbstractContextManager[Any]:
     return threadpool_limits(limits=1)  # type: ignore[no-any-return]
 
 
-def measure(
-    kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: Mapping[str, int]
-) -> Measured:
+def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: Mapping[str, int]) -> Measured:
     """Execute one variant once.  The caller holds `one_thread()` and checks the output."""
     assert kernel.host is not None
     clock = Clock()
@@ -114,14 +110,9 @@ def measure(
     return Measured(run.output, tables)
 
 
-def _place(
-    stage: Stage, clock: Clock, knobs: Mapping[str, int], flags: Mapping[str, FlagValue]
-) -> Placement:
+def _place(stage: Stage, clock: Clock, knobs: Mapping[str, int], flags: Mapping[str, FlagValue]) -> Placement:
     batches = len(stage.batch_rows)
-    times = [
-        [clock.items[stage.name, role.name][b] for b in range(batches)]
-        for role in stage.pipeline.roles
-    ]
+    times = [[clock.items[stage.name, role.name][b] for b in range(batches)] for role in stage.pipeline.roles]
     ctas = batches if stage.ctas is None else stage.ctas
     return place(stage.pipeline, times, max(1, ctas), knobs["sms"], flags.get("TRACE") == 2)
 
@@ -175,9 +166,7 @@ def _capacity(run: HostRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["limit", "failures", "of"])
 
 
-def _trace(
-    kernel: Kernel, stage: Stage, placed: Placement, knobs: Mapping[str, int]
-) -> dict[str, pd.DataFrame]:
+def _trace(kernel: Kernel, stage: Stage, placed: Placement, knobs: Mapping[str, int]) -> dict[str, pd.DataFrame]:
     """events, lanes and rows of the traced stage; two events a span, in lane order (an end before a begin at one stamp)."""
     import numpy as np
     import pandas as pd
@@ -198,9 +187,7 @@ def _trace(
     )
     events = _edges(spans)
     ctas = len(placed.cta_sm)
-    lanes = pd.MultiIndex.from_product([range(ctas), role_ids], names=["cta", "role"]).to_frame(
-        index=False
-    )
+    lanes = pd.MultiIndex.from_product([range(ctas), role_ids], names=["cta", "role"]).to_frame(index=False)
     attempts = events.groupby(["cta", "role"], observed=True).size()
     lanes["sm_begin"] = lanes["sm_end"] = placed.cta_sm[lanes["cta"]]
     lanes["attempts"] = attempts.reindex(pd.MultiIndex.from_frame(lanes[["cta", "role"]])).fillna(0).to_numpy()
@@ -226,9 +213,7 @@ def _edges(spans: pd.DataFrame) -> pd.DataFrame:
     cta, role = spans["cta"].to_numpy(), spans["role"].to_numpy()
     begin, end = spans["begin_ns"].to_numpy(), spans["end_ns"].to_numpy()
     for i in range(len(spans)):
-        while stack and (
-            cta[stack[-1]] != cta[i] or role[stack[-1]] != role[i] or end[stack[-1]] <= begin[i]
-        ):
+        while stack and (cta[stack[-1]] != cta[i] or role[stack[-1]] != role[i] or end[stack[-1]] <= begin[i]):
             order.append((stack.pop(), 1))
         order.append((i, 0))
         stack.append(i)

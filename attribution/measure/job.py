@@ -107,7 +107,7 @@ class Job:
             progress(count, len(runs), f"{run.arm.name}, round {run.round + 1} of {self.plan.rounds}")
             checks: list[tuple[str, Check]] = []
             # A resumed job checks its arms again: what was true before the stop need not be true now.
-            if key not in self.refused and (first[key] == run.run or run.run not in done and first[key] in done):
+            if key not in self.refused and (first[key] == run.run or (run.run not in done and first[key] in done)):
                 self.refused[key] = self._fresh(before, run.arm, "before", checks)
                 first[key] = -1
             if run.run in done:
@@ -249,4 +249,7 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )

@@ -55,11 +55,21 @@ def draw_answers(axes: Axes, answers: Sequence[Mapping[str, Any]]) -> None:
         colour = GREY if null else COLOURS[0]
         expected = [100 * (answer[k] - 1) for k in ("expected_ratio_low", "expected_ratio_high")]
         if expected[0] == expected[0]:
-            axes.broken_barh([(expected[0], expected[1] - expected[0])], (place - 0.25, 0.5), color=COLOURS[6], alpha=0.4)
+            axes.broken_barh(
+                [(expected[0], expected[1] - expected[0])],
+                (place - 0.25, 0.5),
+                color=COLOURS[6],
+                alpha=0.4,
+            )
         axes.plot([low, high], [place, place], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot([mid], [place], marker="o", color=colour)
         axes.annotate(
-            f"{mid:+.2f} %  {answer['verdict']}", (mid, place), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
+            f"{mid:+.2f} %  {answer['verdict']}",
+            (mid, place),
+            xytext=(0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
         )
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(shown)), [f"{a['arm']} / {a['base']} ({a['stage']})" for a in shown])
@@ -83,7 +93,7 @@ def draw_sms(axes: Axes, trace: Trace) -> None:
 
 def draw_timeline(axes: Axes, trace: Trace, ctas: int = 4) -> None:
     """Work (full colour) and waits (pale) of the roles of the CTAs on the SM that finishes last."""
-    busiest = trace.per_sm.loc[trace.per_sm["finish_ns"].idxmax(), "sm"]
+    busiest = trace.per_sm["sm"].iloc[int(trace.per_sm["finish_ns"].to_numpy().argmax())]
     spans = trace.spans[trace.spans["sm"] == busiest]
     chosen = spans.groupby("cta")["begin_ns"].min().sort_values().index[:ctas]
     roles = list(spans["role"].cat.categories)
@@ -94,7 +104,14 @@ def draw_timeline(axes: Axes, trace: Trace, ctas: int = 4) -> None:
             part = mine[mine["wait"] == wait]
             bars = list(zip(part["begin_ns"] / 1e6, (part["end_ns"] - part["begin_ns"]) / 1e6, strict=True))
             face = "white" if wait else COLOURS[roles.index(role)]
-            axes.broken_barh(bars, (place - 0.38, 0.76), facecolor=face, edgecolor=COLOURS[roles.index(role)], linewidth=0.4, **style)
+            axes.broken_barh(
+                bars,
+                (place - 0.38, 0.76),
+                facecolor=face,
+                edgecolor=COLOURS[roles.index(role)],
+                linewidth=0.4,
+                **style,
+            )
     axes.set_yticks(range(len(lanes)), [f"CTA {cta} {role}" for cta, role in lanes], fontsize=8)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.set_xlabel("ms from the start of the stage")

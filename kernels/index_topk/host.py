@@ -67,8 +67,7 @@ class Run:
         self.begin = np.asarray(inputs["k_start"]).astype(np.int64)
         self.end = np.asarray(inputs["k_end"]).astype(np.int64)
         self.batches = [
-            slice(first, min(first + self.block_q, self.queries))
-            for first in range(0, self.queries, self.block_q)
+            slice(first, min(first + self.block_q, self.queries)) for first in range(0, self.queries, self.block_q)
         ]
         self.threshold = np.full(self.queries, -np.inf, dtype=np.float32)
         self.indices = np.full((self.queries, self.k), -1, dtype=np.int32)
@@ -256,7 +255,12 @@ class Run:
                 scores = self.matrix[row, keys]
                 wanted = min(self.k, len(scores))
                 chosen = np.argpartition(scores, len(scores) - wanted)[len(scores) - wanted :]
-                self._emit(row, ordered_keys(scores[chosen]), (chosen + keys.start).astype(np.int32), "select")
+                self._emit(
+                    row,
+                    ordered_keys(scores[chosen]),
+                    (chosen + keys.start).astype(np.int32),
+                    "select",
+                )
 
 
 def segment_of(index: NDArray[np.int32], layout: str, count: int) -> NDArray[np.int64]:

@@ -21,7 +21,11 @@ FLAGS = {
     "SELECT": Flag(True, "TopK selects from the candidates; off: it only frees the slot"),
     "EMIT": Flag(True, "indices are written; off: the selection is folded"),
     "OVERLAP": Flag(True, "two candidate slots; off: one, so Math waits for TopK"),
-    "LAYOUT": Flag("segments", "candidates of a row: one list, or one or two per Math warp", ("shared", "split", "segments")),
+    "LAYOUT": Flag(
+        "segments",
+        "candidates of a row: one list, or one or two per Math warp",
+        ("shared", "split", "segments"),
+    ),
     "SEGMENT_CAPACITY": Flag(736, "entries of one segment"),
     "SCAN": Flag("counts", "TopK walks the reserved capacity or the actual counts", ("reserved", "counts")),
     "SPILL": Flag(True, "a segment that is full spills; off: its row is computed again"),

@@ -83,7 +83,10 @@ def check_indices(inputs: Inputs, indices: NDArray[np.int32], ref: Reference, k:
         return Check(name, not len(bad), what)
 
     return [
-        rows("selected_count", (filled.sum(axis=1) == wanted) & ((indices == -1) | filled).all(axis=1)),
+        rows(
+            "selected_count",
+            (filled.sum(axis=1) == wanted) & ((indices == -1) | filled).all(axis=1),
+        ),
         rows("inside_bounds", inside.all(axis=1)),
         rows("unique", ~twice),
         rows("top_k_scores", same),

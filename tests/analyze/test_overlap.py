@@ -16,7 +16,11 @@ def spans(*rows: tuple[int, str, int, int, str], sm: int = 0, run: int = 0) -> p
     """Rows of (cta, role, begin, end, whom it waits for)."""
     frame = pd.DataFrame(rows, columns=["cta", "role", "begin_ns", "end_ns", "waits_for"])
     return frame.assign(
-        run=run, sm=sm, wait=frame["waits_for"] != "", role=pd.Categorical(frame["role"], ROLES), event="x",
+        run=run,
+        sm=sm,
+        wait=frame["waits_for"] != "",
+        role=pd.Categorical(frame["role"], ROLES),
+        event="x",
         waits_for=pd.Categorical(frame["waits_for"], ["", *ROLES]),
     )
 
@@ -65,8 +69,18 @@ def test_hidden_and_exposed_time_of_each_role() -> None:
             (0, "topk", 20, 26, ""),
         )
     ).set_index("role")
-    assert table.loc["topk", ["processing_ns", "hidden_ns", "exposed_ns", "drain_ns"]].tolist() == [12, 6, 6, 6]
-    assert table.loc["math", ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns"]].tolist() == [20, 6, 14, 10]
+    assert table.loc["topk", ["processing_ns", "hidden_ns", "exposed_ns", "drain_ns"]].tolist() == [
+        12,
+        6,
+        6,
+        6,
+    ]
+    assert table.loc["math", ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns"]].tolist() == [
+        20,
+        6,
+        14,
+        10,
+    ]
     assert table.loc["topk", "busy_fraction"] == 12 / (12 + 14)
 
 
@@ -82,7 +96,10 @@ def test_hidden_work_that_is_made_faster_turns_into_waiting() -> None:
     def cta(topk: int) -> pd.DataFrame:
         rows = [(0, "topk", 0, 10, "math")]
         for i in range(4):
-            rows += [(0, "math", 10 * i, 10 * i + 10, ""), (0, "topk", 10 * i + 10, 10 * i + 10 + topk, "")]
+            rows += [
+                (0, "math", 10 * i, 10 * i + 10, ""),
+                (0, "topk", 10 * i + 10, 10 * i + 10 + topk, ""),
+            ]
             if i < 3:
                 rows.append((0, "topk", 10 * i + 10 + topk, 10 * i + 20, "math"))
         return spans(*sorted(rows, key=lambda r: (ROLES.index(r[1]), r[2])))
@@ -132,7 +149,12 @@ def test_sms_come_from_the_device_and_idle_ones_are_rows() -> None:
     assert table["busy_ns"].tolist() == [10, 0, 0, 0, 0, 10, 0, 0]
     assert table["finish_ns"].tolist() == [25, 0, 0, 0, 0, 35, 0, 0]
     short = tails.summary(table).iloc[0]
-    assert (short["idle_sms"], short["busiest_sm_rows"], short["sms_with_it"], short["waves"]) == (6, 4, 2, 2)
+    assert (short["idle_sms"], short["busiest_sm_rows"], short["sms_with_it"], short["waves"]) == (
+        6,
+        4,
+        2,
+        2,
+    )
     assert short["tail_ns"] == 35 - 60 / 8
 
 

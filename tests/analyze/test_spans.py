@@ -18,7 +18,15 @@ def events(*rows: tuple[int, int, int, int, int]) -> pd.DataFrame:
     """Rows of (cta, role, event, edge, time)."""
     cta, role, event, edge, time = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     return pd.DataFrame(
-        {"run": 0, "cta": cta, "role": role, "event": event, "edge": edge, "arg": time, "time_ns": time}
+        {
+            "run": 0,
+            "cta": cta,
+            "role": role,
+            "event": event,
+            "edge": edge,
+            "arg": time,
+            "time_ns": time,
+        }
     )
 
 
@@ -26,12 +34,28 @@ def lanes(*rows: tuple[int, int, int, int], attempts: int = 0, capacity: int = 1
     """Rows of (cta, role, sm at begin, sm at end)."""
     cta, role, begin, end = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     return pd.DataFrame(
-        {"run": 0, "cta": cta, "role": role, "sm_begin": begin, "sm_end": end, "attempts": attempts, "capacity": capacity}
+        {
+            "run": 0,
+            "cta": cta,
+            "role": role,
+            "sm_begin": begin,
+            "sm_end": end,
+            "attempts": attempts,
+            "capacity": capacity,
+        }
     )
 
 
 def pairs(frame: pd.DataFrame) -> list[tuple[int, str, int, int]]:
-    return list(zip(frame["cta"], frame["event"].astype(str), frame["begin_ns"], frame["end_ns"], strict=True))
+    return list(
+        zip(
+            frame["cta"],
+            frame["event"].astype(str),
+            frame["begin_ns"],
+            frame["end_ns"],
+            strict=True,
+        )
+    )
 
 
 def test_flat_and_nested_lanes_give_the_same_kind_of_spans() -> None:
@@ -42,7 +66,10 @@ def test_flat_and_nested_lanes_give_the_same_kind_of_spans() -> None:
     assert made["waits_for"].astype(str).tolist() == ["", "topk"]
     assert made["sm"].tolist() == [7, 7]
     nested = events((0, 0, 0, 0, 10), (0, 0, 1, 0, 12), (0, 0, 1, 1, 15), (0, 0, 0, 1, 20))
-    assert pairs(sp.spans(nested, lanes((0, 0, 7, 7)), ROLES, EVENTS)) == [(0, "score", 10, 20), (0, "free", 12, 15)]
+    assert pairs(sp.spans(nested, lanes((0, 0, 7, 7)), ROLES, EVENTS)) == [
+        (0, "score", 10, 20),
+        (0, "free", 12, 15),
+    ]
 
 
 def test_lanes_may_be_interleaved() -> None:
@@ -64,7 +91,14 @@ def test_a_begin_without_an_end_is_listed_and_never_closed() -> None:
 
 
 def test_an_end_without_a_begin_and_a_lost_inner_end_are_listed() -> None:
-    damaged = events((0, 0, 0, 1, 1), (0, 0, 0, 0, 2), (0, 0, 1, 0, 3), (0, 0, 0, 1, 6), (0, 0, 0, 0, 7), (0, 0, 0, 1, 8))
+    damaged = events(
+        (0, 0, 0, 1, 1),
+        (0, 0, 0, 0, 2),
+        (0, 0, 1, 0, 3),
+        (0, 0, 0, 1, 6),
+        (0, 0, 0, 0, 7),
+        (0, 0, 0, 1, 8),
+    )
     made = sp.spans(damaged, lanes((0, 0, 0, 0)), ROLES, EVENTS)
     assert pairs(made) == [(0, "score", 2, 6), (0, "score", 7, 8)]
     assert sp.unpaired(damaged, ROLES, EVENTS)["edge"].tolist() == ["end", "begin"]
@@ -119,7 +153,8 @@ def test_the_tick_is_found_and_claims_below_two_ticks_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "publish"), [((3582, 7218, 15238), False), ((3582, 3600, 3611), True), ((3582,), False)]
+    ("times", "publish"),
+    [((3582, 7218, 15238), False), ((3582, 3600, 3611), True), ((3582,), False)],
 )
 def test_a_probe_that_costs_too_much_only_locates(times: tuple[float, ...], publish: bool) -> None:
     gate = sp.probe_gate(times)

@@ -16,7 +16,17 @@ SMALL = ("--shape", "q=6,n=2048", "--flag", "K=512,SEGMENT_CAPACITY=184", "--kno
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`attr run` as a process of its own, with the smallest sizes."""
     path = tmp_path_factory.mktemp("cli") / "rec"
-    command = [sys.executable, "-m", "attribution", "run", "--variant", "math_only", *SMALL, "--rounds", "6"]
+    command = [
+        sys.executable,
+        "-m",
+        "attribution",
+        "run",
+        "--variant",
+        "math_only",
+        *SMALL,
+        "--rounds",
+        "6",
+    ]
     done = subprocess.run([*command, "--out", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "math_only" in done.stdout
@@ -46,7 +56,10 @@ def test_run_leaves_a_recording_and_json_rows_are_the_table(recorded: Path, attr
         (["run", "--variant", "math_only", "--shape", "q=0"], "q = 0: allowed is an integer >= 1"),
         (["run", "--variant", "math_only", "--shape", "q"], "must be NAME=VALUE"),
         (["run", "--variant", "math_only", "--shape", "q=x"], "must be an integer"),
-        (["run", "--variant", "math_only", "--knob", "ctas=0"], "ctas = 0: allowed is an integer >= 1"),
+        (
+            ["run", "--variant", "math_only", "--knob", "ctas=0"],
+            "ctas = 0: allowed is an integer >= 1",
+        ),
         (["run", "--variant", "math_only", "--flag", "SEGMENT_CAPACITY=100"], "is below K = 2048"),
         (["run", "--variant", "math_only", "--flag", "SPIL=true"], "no such flag; nearest: SPILL"),
         (["run", "--variant", "math_only", "--flag", "SPILL=maybe"], "allowed are true and false"),
@@ -57,7 +70,10 @@ def test_run_leaves_a_recording_and_json_rows_are_the_table(recorded: Path, attr
         (["run", "--variant", "math_only", "--kernel", "index_topc"], "nearest: index_topk"),
         (["run", "--variant", "math_only", "--root", "/nowhere"], "has no folder kernels/"),
         (["predict", "--q", "0", "--sms", "4"], "--q 0: allowed is an integer >= 1"),
-        (["predict", "--q", "4", "--sms", "4", "--ctas", "-1"], "--ctas -1: allowed is an integer >= 1"),
+        (
+            ["predict", "--q", "4", "--sms", "4", "--ctas", "-1"],
+            "--ctas -1: allowed is an integer >= 1",
+        ),
         (["show", "/nowhere"], "is not a recording"),
         (["list", "indx_topk"], "nearest: index_topk"),
     ],

@@ -13,7 +13,15 @@ from attribution.ingest.trace import allocate, cycles_to_ns, decode, unwrap
 RECORD, LANE = layout.dtype(layout.RECORD), layout.dtype(layout.LANE)
 
 
-def fill(buffer: np.ndarray, ctas: int, roles: int, cta: int, role: int, records: list[tuple[int, int, int, int]], **header: int) -> None:
+def fill(
+    buffer: np.ndarray,
+    ctas: int,
+    roles: int,
+    cta: int,
+    role: int,
+    records: list[tuple[int, int, int, int]],
+    **header: int,
+) -> None:
     """Do on the CPU what a lane does: write (time, arg, event, edge) and close, counting attempts past the capacity."""
     headers = buffer[: ctas * roles * LANE.itemsize].view(LANE)
     lane = headers[cta * roles + role]
@@ -22,7 +30,12 @@ def fill(buffer: np.ndarray, ctas: int, roles: int, cta: int, role: int, records
         place[int(lane["first"]) + i] = record
     times = [r[0] for r in records]
     length = times[-1] - times[0]
-    facts = {"state": layout.CLOSED, "attempts": len(records), "timer_begin_ns": times[0], "timer_end_ns": times[-1]}
+    facts = {
+        "state": layout.CLOSED,
+        "attempts": len(records),
+        "timer_begin_ns": times[0],
+        "timer_end_ns": times[-1],
+    }
     facts |= {"clock_begin": 7, "clock_end": 7 + length * 3 // 2, **header}
     for name, value in facts.items():
         headers[name][cta * roles + role] = value
@@ -37,7 +50,15 @@ def test_cycles_are_not_nanoseconds() -> None:
     np.testing.assert_allclose(time, [0, 1000])
 
 
-@pytest.mark.parametrize("anchors", [((0, 0.0), (10**9, 1000.0)), ((0, 0.0), (10, 1e6)), ((0, 5.0), (10, 5.0)), ((10, 0.0), (0, 9.0))])
+@pytest.mark.parametrize(
+    "anchors",
+    [
+        ((0, 0.0), (10**9, 1000.0)),
+        ((0, 0.0), (10, 1e6)),
+        ((0, 5.0), (10, 5.0)),
+        ((10, 0.0), (0, 9.0)),
+    ],
+)
 def test_an_impossible_clock_is_an_error(anchors: tuple) -> None:
     with pytest.raises(DataError, match="imply a clock"):
         cycles_to_ns(np.array([1]), anchors)
@@ -70,7 +91,11 @@ def test_identity_survives_over_the_full_range_of_every_field() -> None:
         [3, 1, 0, 0, -1, 5],
         [4097, 0, 6, 1, 2**31 - 1, 5],
     ]
-    assert raw.lanes[["cta", "role", "sm_begin"]].to_numpy().tolist() == [[3, 0, 17], [3, 1, 17], [4097, 0, 16]]
+    assert raw.lanes[["cta", "role", "sm_begin"]].to_numpy().tolist() == [
+        [3, 0, 17],
+        [3, 1, 17],
+        [4097, 0, 16],
+    ]
 
 
 def test_a_record_of_zeros_is_valid_when_it_was_committed() -> None:
@@ -102,7 +127,11 @@ def test_damaged_buffers_are_errors() -> None:
         decode(buffer[:100], 2, 2, 1)
     with pytest.raises(DataError, match="event 0, edge 0; declared are 0"):
         decode(buffer, 2, 2, 0)
-    for field, value, why in (("state", layout.OPEN, "never closed, first CTA 1, role 1"), ("first", 10**6, "headers are damaged"), ("state", 9, "damaged")):
+    for field, value, why in (
+        ("state", layout.OPEN, "never closed, first CTA 1, role 1"),
+        ("first", 10**6, "headers are damaged"),
+        ("state", 9, "damaged"),
+    ):
         broken = buffer.copy()
         broken[: 4 * LANE.itemsize].view(LANE)[field][3] = value
         with pytest.raises(DataError, match=why):
@@ -111,7 +140,18 @@ def test_damaged_buffers_are_errors() -> None:
 
 def test_anchors_give_each_lane_its_clock() -> None:
     buffer = allocate(1, 1, 4, 1)
-    fill(buffer, 1, 1, 0, 0, [(500, 0, 0, 0)], clock_begin=10, clock_end=1990, timer_begin_ns=100, timer_end_ns=1100)
+    fill(
+        buffer,
+        1,
+        1,
+        0,
+        0,
+        [(500, 0, 0, 0)],
+        clock_begin=10,
+        clock_end=1990,
+        timer_begin_ns=100,
+        timer_end_ns=1100,
+    )
     row = decode(buffer, 1, 1, 1).anchors.iloc[0]
     assert row["clock_ghz"] == 1.98
     assert (row["begin_ns"], row["end_ns"]) == (-400, 600)
@@ -127,7 +167,10 @@ def lane_of(buffer: np.ndarray) -> np.ndarray:
     [
         ({"timer_begin_ns": 1100}, "1 records lie outside"),
         ({"timer_end_ns": 2000}, "1 records lie outside"),
-        ({"clock_end": 7 + 100 * 1500}, "impossible clock, first CTA 0, role 0: 150000 cycles in 1500 ns"),
+        (
+            {"clock_end": 7 + 100 * 1500},
+            "impossible clock, first CTA 0, role 0: 150000 cycles in 1500 ns",
+        ),
         ({"clock_end": 8}, "impossible clock"),
         ({"clock_begin": 10**6}, "impossible clock"),
     ],

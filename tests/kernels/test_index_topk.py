@@ -26,7 +26,11 @@ def cases(index_topk: Kernel) -> dict[str, tuple[Inputs, Any]]:
 
 
 def run(
-    kernel: Kernel, inputs: Inputs, overrides: dict[str, Any], shape: dict[str, int] = SHAPE, **knobs: int
+    kernel: Kernel,
+    inputs: Inputs,
+    overrides: dict[str, Any],
+    shape: dict[str, int] = SHAPE,
+    **knobs: int,
 ) -> tuple[dict[str, Any], host.Measured]:
     flags = kernel.resolve_flags({**SMALL, **overrides})
     with host.one_thread():
@@ -72,7 +76,13 @@ def test_every_distribution_is_exact(
 
 
 def failures(measured: host.Measured) -> dict[str, int]:
-    return dict(zip(measured.tables["capacity"]["limit"], measured.tables["capacity"]["failures"], strict=True))
+    return dict(
+        zip(
+            measured.tables["capacity"]["limit"],
+            measured.tables["capacity"]["failures"],
+            strict=True,
+        )
+    )
 
 
 def counter(measured: host.Measured, metric: str, stage: str = "main") -> float:
@@ -106,7 +116,14 @@ def test_any_sampling_seed_is_exact(index_topk: Kernel, cases: dict[str, Any], s
 
 
 def test_scores_do_not_depend_on_blocking(index_topk: Kernel, cases: dict[str, Any]) -> None:
-    outputs = [run(index_topk, cases["normal"][0], {"FILTER": False, "SELECT": False, "EMIT": False, "BLOCK_Q": b})[1] for b in (1, 2, 4)]
+    outputs = [
+        run(
+            index_topk,
+            cases["normal"][0],
+            {"FILTER": False, "SELECT": False, "EMIT": False, "BLOCK_Q": b},
+        )[1]
+        for b in (1, 2, 4)
+    ]
     assert len({o.output["checksum"] for o in outputs}) == 1
 
 
@@ -164,7 +181,13 @@ def lesser(x: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "check"),
-    [(drop, "selected_count"), (repeat, "unique"), (outside, "inside_bounds"), (negative, "selected_count"), (lesser, "top_k_scores")],
+    [
+        (drop, "selected_count"),
+        (repeat, "unique"),
+        (outside, "inside_bounds"),
+        (negative, "selected_count"),
+        (lesser, "top_k_scores"),
+    ],
     ids=lambda f: getattr(f, "__name__", f),
 )
 def test_a_planted_wrong_selection_is_caught(index_topk: Kernel, cases: dict[str, Any], fault: Any, check: str) -> None:
@@ -216,7 +239,11 @@ def test_work_is_counted_where_it_is_done(index_topk: Kernel, cases: dict[str, A
 def test_a_delayed_role_is_slower_by_the_delay(index_topk: Kernel, cases: dict[str, Any]) -> None:
     """Work spans of the delayed role grow by at least the delay; other roles do not get it."""
     delay_ns = 3_000_000
-    _, measured = run(index_topk, cases["normal"][0], {"DELAY_ROLE": "topk", "DELAY_CYCLES": delay_ns, "BLOCK_Q": 1})
+    _, measured = run(
+        index_topk,
+        cases["normal"][0],
+        {"DELAY_ROLE": "topk", "DELAY_CYCLES": delay_ns, "BLOCK_Q": 1},
+    )
     events = measured.tables["events"]
     select = [e.name for e in index_topk.events].index("select")
     mine = events[events["event"] == select]
@@ -231,7 +258,12 @@ def test_every_pair_of_flag_values_runs_or_is_refused(index_topk: Kernel) -> Non
     inputs = index_topk.inputs(shape, "normal", 4)
     with host.one_thread():
         case = inputs, index_topk.reference(inputs, shape)
-    values = [(n, v) for n, f in index_topk.flags.items() for v in ((False, True) if isinstance(f.default, bool) else f.choices or ()) if v != f.default]
+    values = [
+        (n, v)
+        for n, f in index_topk.flags.items()
+        for v in ((False, True) if isinstance(f.default, bool) else f.choices or ())
+        if v != f.default
+    ]
     rng = np.random.default_rng(5)
     all_pairs = [(a, b) for i, a in enumerate(values) for b in values[i + 1 :] if a[0] != b[0]]
     ran = 0

@@ -29,7 +29,9 @@ def planned(kernel: Kernel, variants: dict[str, Variant], *names: str, over: Ove
 
 @pytest.fixture(scope="module")
 def recorded(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path_factory: pytest.TempPathFactory
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Recording:
     path = tmp_path_factory.mktemp("job") / "a"
     asked = planned(index_topk, index_topk_variants, "math_only", "load_only")
@@ -78,7 +80,10 @@ def test_the_answer_has_equal_work_a_null_arm_and_an_expectation(recorded: Recor
 
 
 def test_a_control_that_lost_its_matrix_work_is_void(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted control still prints the right checksum, but skips the product in every second tile."""
     module = sys.modules[index_topk.host.__module__]
@@ -99,7 +104,10 @@ def test_a_control_that_lost_its_matrix_work_is_void(
 
 
 def test_an_arm_with_wrong_output_is_not_timed(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted selection drops one index of one row."""
     module = sys.modules[index_topk.host.__module__]
@@ -122,7 +130,10 @@ def test_an_arm_with_wrong_output_is_not_timed(
 
 
 def test_output_that_goes_wrong_later_voids_the_arm(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Right on the check before timing and on three timed runs, wrong from then on."""
     honest, calls = index_topk.host, [0]
@@ -148,7 +159,10 @@ def test_output_that_goes_wrong_later_voids_the_arm(
 
 
 def test_a_crash_of_one_arm_is_a_failed_row_and_the_rest_goes_on(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = sys.modules[index_topk.host.__module__]
     honest = module.segment_of
@@ -168,7 +182,10 @@ def test_a_crash_of_one_arm_is_a_failed_row_and_the_rest_goes_on(
 
 
 def test_a_stopped_job_goes_on_and_measures_no_run_twice(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, path = planned(index_topk, index_topk_variants, "math_only"), tmp_path / "a"
 
@@ -200,7 +217,10 @@ def test_a_recording_is_never_overwritten_unasked_not_even_after_measuring(
 
 
 def test_a_full_disk_is_a_sentence_and_keeps_what_was_measured(
-    index_topk: Kernel, index_topk_variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_topk: Kernel,
+    index_topk_variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from attribution import recording
 
