@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -177,7 +178,7 @@ def system_headers(names: Iterable[str], folders: Iterable[Path]) -> dict[str, s
     Conditions are not evaluated: this is every header that could be included, which is what an
     identity needs.  Headers that are built into the compiler are covered by its version.
     """
-    folders = list(folders)
+    folders = [folder.resolve() for folder in folders]
     found: dict[str, str] = {}
     todo = [(name, Path()) for name in names]
     seen: set[tuple[str, Path]] = set()
@@ -187,7 +188,7 @@ def system_headers(names: Iterable[str], folders: Iterable[Path]) -> dict[str, s
             continue
         seen.add((name, beside))
         for base in (beside, *folders):
-            path = base / name
+            path = Path(os.path.normpath(base / name))
             if base != Path() and path.is_file():
                 key = _relative(path, folders)
                 if key not in found:
@@ -209,8 +210,7 @@ def _header(path: Path, mtime_ns: int, size: int) -> tuple[str, tuple[str, ...]]
 
 def _relative(path: Path, folders: list[Path]) -> str:
     """The name of `path` as the same header has it on any machine."""
-    path = path.resolve()
     for folder in folders:
-        if path.is_relative_to(folder.resolve()):
-            return path.relative_to(folder.resolve()).as_posix()
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
     return path.name
