@@ -400,3 +400,40 @@ def test_the_compilers_own_headers_are_found_and_in_the_key(tmp_path, cache):
     found = source.system_headers(["cuda_fp8.h", "cuda/std/cstdint"], folders)
     assert {"cuda_fp8.h", "cuda_fp8.hpp", "cuda_fp16.h"} <= set(found)
     assert not any(Path(name).is_absolute() for name in found)
+
+
+def test_lanes_as_members_parameters_and_temporaries_vanish_too(tmp_path, cache):
+    text = """
+#include "attr/config.cuh"
+#include "attr/trace.cuh"
+struct Role {
+  float* x;
+  attr::Lane<role::math> trace;
+  int rows;
+  __device__ __forceinline__ void run() {
+    for (int row = 0; row < rows; ++row) {
+      if (row > 2) trace.template begin<event::score>(row);
+      x[row] += 1.0f;
+      trace.template end<event::score>(row);
+    }
+    trace.close();
+  }
+};
+__device__ __forceinline__ void load(float* x, attr::Lane<role::load>& lane) {
+  lane.begin<event::arrive>(1);
+  x[threadIdx.x] *= 2.0f;
+  lane.end<event::arrive>(1);
+}
+extern "C" __global__ void tiny(float* x, int rows, attr::Trace trace) {
+  attr::Lane<role::load> lane(trace, threadIdx.x == 32);
+  load(x, lane);
+  lane.close();
+  Role{x, attr::Lane<role::math>(trace, (threadIdx.x == 0)), rows}.run();
+}
+"""
+    wanted = target(tiny(tmp_path, text), {"TRACE": 0})
+    bare = replace(wanted, unit=replace(wanted.unit, text=untraced(wanted.unit.text)), identity="members")
+    own = bare.unit.text[bare.unit.text.index("struct Role") :]
+    assert not any(word in own for word in ("Lane", ".close", "event::"))
+    made = [text_sections(compile_target(t, cache).cubin) for t in (wanted, bare)]
+    assert made[0] == made[1]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-_LANE = re.compile(r"attr::Lane<[^>]*>\s*(?:&\s*)?(\w+)")
+_LANE = re.compile(r"attr::Lane<[^>]*>\s*(&?)\s*(\w+)")
+_TEMPORARY = re.compile(r",\s*attr::Lane<[^>]*>\s*[({]")
 
 
 def untraced(text: str) -> str:
     """`text` with lanes, their calls, and their passing as arguments taken out; line numbers stay.
 
-    The trace pointer stays among a kernel's parameters: unused, as in a build with TRACE = 0.
+    Knows lanes as local variables, as members, as reference parameters, and as temporaries among
+    initializers.  The trace pointer stays among a kernel's parameters, unused.
     """
     marker = '#line 1 "kernels/'
     parts = text.split(marker)
@@ -18,10 +20,23 @@ def untraced(text: str) -> str:
 
 
 def _strip(text: str) -> str:
-    for name in sorted(set(_LANE.findall(text))):
-        text = re.sub(rf",\s*attr::Lane<[^>]*>\s*&\s*{name}\b", "", text)
-        text = re.sub(rf"attr::Lane<[^>]*>\s+{name}\s*\([^;]*\);", ";", text)
+    for reference, name in sorted(set(_LANE.findall(text))):
+        text = re.sub(rf"attr::Lane<[^>]*>\s+{name}\s*(?:\([^;]*\))?;", ";", text)
         text = re.sub(rf"\b{name}\.(?:template\s+)?(?:begin|end)<[^>]*>\s*\([^;]*\);", ";", text)
         text = re.sub(rf"\b{name}\.close\(\);", ";", text)
-        text = re.sub(rf",\s*{name}\b(?=\s*[,)])", "", text)
+        if reference:
+            text = re.sub(rf",\s*attr::Lane<[^>]*>\s*&\s*{name}\b", "", text)
+            text = re.sub(rf",\s*{name}\b(?=\s*[,)])", "", text)
+    while match := _TEMPORARY.search(text):
+        text = text[: match.start()] + text[_closing(text, match.end() - 1) + 1 :]
     return text
+
+
+def _closing(text: str, opening: int) -> int:
+    """Where the bracket at `opening` is closed."""
+    depth = 0
+    for i in range(opening, len(text)):
+        depth += (text[i] in "({[") - (text[i] in ")}]")
+        if depth == 0:
+            return i
+    raise AssertionError(f"no closing bracket after {text[opening : opening + 40]!r}")
