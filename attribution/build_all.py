@@ -13,7 +13,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from attribution.build import ARCH, Build, Target, cached, check_arch, compile_target, target
+from attribution.build import (
+    ARCH,
+    Build,
+    Target,
+    cached,
+    check_arch,
+    compile_target,
+    compiler_version,
+    target,
+)
 from attribution.declare import (
     Kernel,
     Variant,
@@ -47,9 +56,7 @@ class Outcome:
         return f"{self.kernel}/{self.variant}: {self.status}"
 
 
-def select(
-    root: Path, kernels: Sequence[str] = (), variants: Sequence[str] = ()
-) -> list[tuple[Kernel, Variant]]:
+def select(root: Path, kernels: Sequence[str] = (), variants: Sequence[str] = ()) -> list[tuple[Kernel, Variant]]:
     """The variants to build, all where no name is given, in declared order.  Raises InputError."""
     loaded = [load_kernel(root, name) for name in kernels or kernel_names(root)]
     every = [(kernel, v) for kernel in loaded for v in load_variants(root, kernel).values()]
@@ -71,9 +78,12 @@ def build_all(
 
     Threads, because NVRTC and nvdisasm run without the interpreter's lock (4 compiles of 1.0 s took
     4.1 s in one thread and 2.1 s in two, on 2 cores): processes would import cuda.core once each.
-    A failed build does not stop the others.  Raises InputError for an impossible `arch`.
+    A failed build does not stop the others.
+    Raises InputError for an impossible `arch`, BuildError where there is no compiler at all.
     """
     check_arch(arch)
+    if any(kernel.source for kernel, _ in chosen):
+        compiler_version()
     results: dict[int, Outcome] = {}
     todo: dict[str, tuple[Target, list[int]]] = {}
     for index, (kernel, variant) in enumerate(chosen):

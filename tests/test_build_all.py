@@ -1,3 +1,4 @@
+import importlib.metadata
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ from tiny import PLAIN, tiny
 from attribution import build_all as many
 from attribution.build_all import Outcome, build_all, select
 from attribution.declare import Variant, shipped_root
-from attribution.errors import InputError
+from attribution.errors import BuildError, InputError
 
 pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
 
@@ -18,9 +19,7 @@ def variant(name, **flags):
     return Variant("tiny", name, "?", flags=flags)
 
 
-def test_every_variant_has_an_outcome_in_order_and_each_identity_is_compiled_once(
-    tmp_path, monkeypatch
-):
+def test_every_variant_has_an_outcome_in_order_and_each_identity_is_compiled_once(tmp_path, monkeypatch):
     kernel = tiny(tmp_path, BREAKS)
     compiled = []
     real = many.compile_target
@@ -116,3 +115,13 @@ print([str(o.error or o.status) for o in build_all(chosen, cache={str(tmp_path)!
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['built', 'built']"
+
+
+def test_without_a_compiler_there_is_one_sentence(tmp_path, monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    with pytest.raises(BuildError, match=r'pip install "attribution\[cuda\]"'):
+        build_all(select(shipped_root(), ["hello"]), cache=tmp_path)
