@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json
+from attribution.cli.options import Json, recording_path
 from attribution.cli.output import print_json
 from attribution.errors import InputError
 
@@ -27,7 +27,7 @@ def export(
 
     if perfetto.exists() and not overwrite:
         raise InputError(f"{perfetto} exists: choose another file, or add --overwrite")
-    trace = traced(open_recording(recording), arm, run)
+    trace = traced(open_recording(recording_path(recording)), arm, run)
     if trace is None:
         raise InputError(f"{recording} has no trace to export: measure with flag TRACE")
     slices = write_perfetto(trace.spans, perfetto)

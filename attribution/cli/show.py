@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json
+from attribution.cli.options import Json, recording_path
 from attribution.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="A recording, or a profiler's file.")],
+    path: Annotated[Path, typer.Argument(help="A recording (yours, or the name of a shipped one), or a profiler's file.")],
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw into this .svg or .png file.")] = None,
     arm: Annotated[
         str | None,
@@ -33,7 +33,7 @@ def show(
 
         show_file(path, plot, json)
         return
-    recording = open_recording(path)
+    recording = open_recording(recording_path(path))
     if recording.manifest["kind"] != "run":
         from attribution.cli.ingest import show_ingested
 
