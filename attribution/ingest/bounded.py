@@ -98,6 +98,5 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path.name}: byte {error.start:,} is not {encoding} text; "
-            "the file is damaged or binary"
+            f"{path.name}: byte {error.start:,} is not {encoding} text; the file is damaged or binary"
         ) from error

@@ -68,8 +68,7 @@ def _balanced(lines: list[str], at: int, name: str) -> tuple[str, int]:
         if end - at > _MAX_ROW_LINES:
             break
     raise DataError(
-        f"{name}: line {at + 1}: a quoted cell that begins here never ends; "
-        "the file is truncated or damaged"
+        f"{name}: line {at + 1}: a quoted cell that begins here never ends; the file is truncated or damaged"
     )
 
 

@@ -29,9 +29,7 @@ class Coded:
 def coded(values: Sequence[str]) -> Coded:
     """Number the distinct strings of a list in order of first appearance."""
     numbers: dict[str, int] = {}
-    codes = np.fromiter(
-        (numbers.setdefault(value, len(numbers)) for value in values), np.int32, len(values)
-    )
+    codes = np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), np.int32, len(values))
     return Coded(codes, list(numbers))
 
 

@@ -155,9 +155,7 @@ def _raw_row(rows: _Rows, header: list[str], stated: list[str], record: Record, 
             _metric(rows, (launch, "", column), unit, value, record.line, name)
 
 
-def _metric(
-    rows: _Rows, where: tuple[int, str, str], unit: str, cell: str, line: int, name: str
-) -> None:
+def _metric(rows: _Rows, where: tuple[int, str, str], unit: str, cell: str, line: int, name: str) -> None:
     found = _INSTANCES.fullmatch(cell)
     cell, instances = (found[1], found[2].split("; ")) if found and _numeric(found[1]) else (cell, [])
     for ordinal, text in enumerate([cell, *instances]):
@@ -231,9 +229,7 @@ def _tables(file: str, rows: _Rows, notes: list[Note]) -> dict[str, pd.DataFrame
     )  # fmt: skip
     twice = metrics.duplicated(["launch", "section", "metric", "instance"]).sum()
     if twice:
-        notes.append(
-            Note("rows", int(twice), f"{twice} metrics appear again in the same section and launch")
-        )
+        notes.append(Note("rows", int(twice), f"{twice} metrics appear again in the same section and launch"))
     cols = list(zip(*rows.rules, strict=True)) or [()] * 7
     rules = frames.table(
         "rules", len(rows.rules), file=file, launch=list(cols[0]),

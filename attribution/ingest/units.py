@@ -30,7 +30,63 @@ _TIME = {
     "us": 3, "usecond": 3, "usec": 3, "ns": 0, "nsecond": 0, "nsec": 0,
 }  # fmt: skip
 _COUNTED = frozenset(
-    ["block", "branch", "branches", "cluster", "cycle", "event", "gpc", "instance", "inst", "item", "op", "ops", "page", "pass", "register", "request", "sample", "sector", "sectors", "slot", "sm", "sms", "thread", "tpc", "tag", "tags", "transaction", "warp", "warps", "wavefront", "wavefronts", "cta", "ctas", "access", "accesses", "bank", "bit", "channel", "dimm", "entry", "group", "job", "kernel", "launch", "line", "packet", "port", "quad", "query", "queue", "texel", "tile", "vertex", "watt", "workload"]
+    [
+        "block",
+        "branch",
+        "branches",
+        "cluster",
+        "cycle",
+        "event",
+        "gpc",
+        "instance",
+        "inst",
+        "item",
+        "op",
+        "ops",
+        "page",
+        "pass",
+        "register",
+        "request",
+        "sample",
+        "sector",
+        "sectors",
+        "slot",
+        "sm",
+        "sms",
+        "thread",
+        "tpc",
+        "tag",
+        "tags",
+        "transaction",
+        "warp",
+        "warps",
+        "wavefront",
+        "wavefronts",
+        "cta",
+        "ctas",
+        "access",
+        "accesses",
+        "bank",
+        "bit",
+        "channel",
+        "dimm",
+        "entry",
+        "group",
+        "job",
+        "kernel",
+        "launch",
+        "line",
+        "packet",
+        "port",
+        "quad",
+        "query",
+        "queue",
+        "texel",
+        "tile",
+        "vertex",
+        "watt",
+        "workload",
+    ]
 )
 """Countable things, compared in lower case; a trailing s of the file's spelling is kept."""
 _PREFIX = {"": 0, "K": 3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
@@ -50,8 +106,7 @@ def parse_number(text: str, *, decimal: str = ".") -> Decimal:
         other = _NUMBER[group].fullmatch(text) is not None
         hint = f"; it reads as a number with decimal={group!r}: state that" if other else ""
         raise DataError(
-            f"{text[:60]!r} is not a number with decimal mark {decimal!r} "
-            f"and thousands in threes by {group!r}{hint}"
+            f"{text[:60]!r} is not a number with decimal mark {decimal!r} and thousands in threes by {group!r}{hint}"
         )
     return Decimal(text.replace(group, "").replace(decimal, "."))
 
