@@ -70,16 +70,12 @@ def measured(
     return {
         "runs": conform("runs", pd.DataFrame(runs)),
         "times": conform("times", _times(times)),
-        "checks": conform(
-            "checks", pd.DataFrame(checks, columns=["run", "when", "check", "passed", "detail"])
-        ),
+        "checks": conform("checks", pd.DataFrame(checks, columns=["run", "when", "check", "passed", "detail"])),
         "counters": conform("counters", _counters(counters)),
     }
 
 
-def _run(
-    run: int, index: int, position: int, order: list[str], variant: str, base: str
-) -> dict[str, object]:
+def _run(run: int, index: int, position: int, order: list[str], variant: str, base: str) -> dict[str, object]:
     return {
         "run": run,
         "question": base,
@@ -120,3 +116,33 @@ def _counters(counters: list[tuple[int, str, float]]) -> pd.DataFrame:
         pass_group=-1,
         source="host",
     )
+
+
+def traced(ctas: int = 4, sms: int = 3, batches: int = 2) -> dict[str, pd.DataFrame]:
+    """events, lanes and rows of CTAs with roles math (0) and topk (1): each batch is 10 ns of math, then 6 of topk.
+
+    CTA c is on SM c modulo `sms`, a later wave starts when the earlier one ends. Events: 0 score and 1 free (math),
+    2 select and 3 ready (topk); each lane alternates one wait and one work span a batch.
+    """
+    events, length = [], 10 * batches + 6
+    for cta in range(ctas):
+        start = cta // sms * length
+        for batch in range(batches):
+            at = start + 10 * batch
+            events += [(cta, 0, 1, edge, batch, at) for edge in (0, 1)]
+            events += [(cta, 0, 0, edge, batch, at + 10 * edge) for edge in (0, 1)]
+        last = start
+        for batch in range(batches):
+            ready = start + 10 * batch + 10
+            stamps = ((3, 0, last), (3, 1, ready), (2, 0, ready), (2, 1, ready + 6))
+            events += [(cta, 1, event, edge, batch, time) for event, edge, time in stamps]
+            last = ready + 6
+    columns = ["cta", "role", "event", "edge", "arg", "time_ns"]
+    lanes = pd.DataFrame([(c, r, c % sms) for c in range(ctas) for r in (0, 1)], columns=["cta", "role", "sm_begin"])
+    lanes = lanes.assign(run=0, sm_end=lanes["sm_begin"], attempts=4 * batches, capacity=4 * batches)
+    rows = pd.DataFrame({"run": 0, "cta": range(ctas), "sm": np.arange(ctas) % sms, "rows": batches})
+    return {
+        "events": conform("events", pd.DataFrame(events, columns=columns).assign(run=0)),
+        "lanes": conform("lanes", lanes),
+        "rows": conform("rows", rows),
+    }

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from attribution.analyze import overlap, spans, tails
+from attribution.analyze import believable, overlap, spans, tails
 from attribution.declare import Event, nearest
 from attribution.errors import InputError
 from attribution.recording import Recording
@@ -74,15 +74,18 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     sms = _sms(recording, json.loads(row["knobs"]))
     roles, declared = events_of(recording, row["kernel"])
     mine = {n: t[t["run"] == number] for n, t in (("events", events), ("lanes", recording.table("lanes")))}
-    spans.check_complete(mine["lanes"], roles)
-    found = spans.spans(mine["events"], mine["lanes"], roles, declared)
     rows = recording.table("rows")
+    rows = rows[rows["run"] == number]
+    spans.check_complete(mine["lanes"], roles)
+    believable.check_records(mine["events"], mine["lanes"], roles)
+    believable.check_placement(mine["lanes"], rows, sms)
+    found = spans.spans(mine["events"], mine["lanes"], roles, declared)
     return Trace(
         row["arm"],
         number,
         sms,
         found,
-        tails.per_sm(found, rows[rows["run"] == number], sms),
+        tails.per_sm(found, rows, sms),
         overlap.roles(found),
         spans.unpaired(mine["events"], roles, declared),
     )

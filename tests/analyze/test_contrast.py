@@ -84,7 +84,7 @@ def test_a_planted_percent_is_found() -> None:
 
 
 def test_the_same_holds_from_the_tables() -> None:
-    """End to end; the full size is `bench/analyze.py --coverage`."""
+    """End to end; the full size is `python -m bench verdicts`."""
     for seed in range(8):
         null = {"full": 1.0, "math_only": 1.0, "null": 1.0}
         assert judged(measured(null, seed=seed)).verdict == "same"
@@ -192,9 +192,7 @@ def test_unequal_inputs_are_void() -> None:
     tables = measured()
     runs = tables["runs"]
     inputs = runs["inputs"].astype(str)
-    tables["runs"] = runs.assign(
-        inputs=inputs.where(runs["run"] != runs_of(tables, "full").iloc[0], "x")
-    )
+    tables["runs"] = runs.assign(inputs=inputs.where(runs["run"] != runs_of(tables, "full").iloc[0], "x"))
     assert "unequal inputs in 1 of 20 rounds" in " ".join(judged(tables).reasons)
 
 
