@@ -1,0 +1,189 @@
+"""A ratio that moved: was it the numerator, the denominator, or both?  And ratios of counters that may be divided at all.
+
+In: numerators and denominators before and after; or a table with the columns of `counters` and two of its arms.
+Out: a `Split`, whose `sentence` says what moved.  log(ratio) = log(numerator) - log(denominator), so the two parts add up.
+Misuse: a percentage that rose is no evidence of more work; a part that was derived from the ratio itself is marked
+`implied`, and then the split is no test of the ratio.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attribution.analyze.stats import ratio_of_sums
+from attribution.errors import DataError, InputError
+
+TOLERANCE = 0.01
+"""Relative change below which a part counts as not moved, unless its interval says otherwise."""
+
+RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str]]], ...] = (
+    (r"(.+)\.(sum|avg)\.pct_of_peak_sustained_active", lambda m: (f"{m[1]}.{m[2]}", _cycles(m[1], "active"))),
+    (r"(.+)\.(sum|avg)\.pct_of_peak_sustained_elapsed", lambda m: (f"{m[1]}.{m[2]}", _cycles(m[1], "elapsed"))),
+    (r"(.+)\.(sum|avg)\.per_cycle_active", lambda m: (f"{m[1]}.{m[2]}", _cycles(m[1], "active"))),
+    (r"(.+)\.(sum|avg)\.per_cycle_elapsed", lambda m: (f"{m[1]}.{m[2]}", _cycles(m[1], "elapsed"))),
+    (r"(.+)\.(sum|avg)\.per_second", lambda m: (f"{m[1]}.{m[2]}", "gpu__time_duration.sum")),
+)
+"""Names of Nsight's ratio metrics -> numerator and denominator (constant peaks cancel in a change)."""
+
+
+def _cycles(metric: str, kind: str) -> str:
+    unit = metric.split("__")[0]
+    return f"{unit if unit in ('sm', 'smsp', 'lts', 'l1tex', 'dram') else 'sm'}__cycles_{kind}.avg"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Changes as factors (after / before); `implied` names a part that was derived from the other two."""
+
+    metric: str
+    numerator: str
+    denominator: str
+    before: float
+    after: float
+    ratio_factor: float
+    numerator_factor: float
+    denominator_factor: float
+    moved: str
+    implied: str = ""
+
+    @property
+    def sentence(self) -> str:
+        parts = {
+            "denominator": "only the denominator moved: no more work was done, the same work is divided by less or more",
+            "numerator": "only the numerator moved",
+            "both": "numerator and denominator moved",
+            "neither": "nothing moved",
+        }
+        note = f" ({self.implied} is implied by the ratio, not counted)" if self.implied else ""
+        return (
+            f"{self.metric}: {self.before:.6g} -> {self.after:.6g} (x {self.ratio_factor:.4f}) = {self.numerator} "
+            f"x {self.numerator_factor:.4f} over {self.denominator} x {self.denominator_factor:.4f}: "
+            f"{parts[self.moved]}{note}"
+        )
+
+
+def split(
+    before: tuple[float, float],
+    after: tuple[float, float],
+    names: tuple[str, str, str] = ("ratio", "numerator", "denominator"),
+    tolerance: float = TOLERANCE,
+    implied: str = "",
+) -> Split:
+    """Split the change of numerator / denominator from `before` to `after`, each (numerator, denominator).
+
+    Raises DataError where a part is not positive: its change has no factor.
+    """
+    for when, pair in (("before", before), ("after", after)):
+        for name, value in zip(names[1:], pair, strict=True):
+            if not value > 0:
+                raise DataError(f"{names[0]}: {name} is {value:g} {when}: a change of it has no factor")
+    up, down = after[0] / before[0], after[1] / before[1]
+    moves = [abs(math.log(x)) > math.log1p(tolerance) for x in (up, down)]
+    moved = {(True, True): "both", (True, False): "numerator", (False, True): "denominator"}.get(
+        (moves[0], moves[1]), "neither"
+    )
+    return Split(*names, before[0] / before[1], after[0] / after[1], up / down, up, down, moved, implied)
+
+
+def split_implied(
+    ratio: tuple[float, float],
+    known: tuple[float, float],
+    names: tuple[str, str, str],
+    known_is: str = "numerator",
+    tolerance: float = TOLERANCE,
+) -> Split:
+    """As `split`, from the ratio (before, after) and one part of it; the other part is implied by them."""
+    if known_is == "numerator":
+        pairs = [(n, n / r) for r, n in zip(ratio, known, strict=True)]
+    else:
+        pairs = [(r * d, d) for r, d in zip(ratio, known, strict=True)]
+    return split(pairs[0], pairs[1], names, tolerance, implied=names[2] if known_is == "numerator" else names[1])
+
+
+def parts_of(metric: str) -> tuple[str, str]:
+    """Numerator and denominator of a ratio metric by its name.  Raises InputError."""
+    for pattern, parts in RULES:
+        if found := re.fullmatch(pattern, metric):
+            return parts(found)
+    raise InputError(f"{metric}: not known as a ratio; name its parts with --numerator and --denominator")
+
+
+def explain(
+    counters: pd.DataFrame,
+    arms: tuple[pd.DataFrame, pd.DataFrame],
+    metric: str,
+    parts: tuple[str, str] | None = None,
+    data_dependent: bool = True,
+) -> Split:
+    """Why `metric` differs between the rows of two selections (base, arm) of `counters`.
+
+    `counters` are the rows both were selected from (for the names in errors).  Sums run over instances and launches: the
+    ratio is a ratio of sums.  One missing part is implied by the ratio's own value.  Raises DataError for counters of
+    different passes on a data-dependent kernel, InputError for parts that were not collected.
+    """
+    up, down = parts or parts_of(metric)
+    found = [[_total(rows, name) for name in (up, down, metric)] for rows in arms]
+    have = [all(f[i] is not None for f in found) for i in range(3)]
+    if have[0] and have[1]:
+        sums = []
+        for rows in arms:
+            ratio_of_sums([1], [1], _passes(rows, up, down), data_dependent)
+            sums.append((_known(rows, up), _known(rows, down)))
+        return split(sums[0], sums[1], (metric, up, down))
+    if have[2] and (have[0] or have[1]):
+        which, name = ("numerator", up) if have[0] else ("denominator", down)
+        for rows in arms:
+            ratio_of_sums([1], [1], _passes(rows, metric, name), data_dependent)
+        ratios, known = [(_known(arms[0], n), _known(arms[1], n)) for n in (metric, name)]
+        return split_implied(ratios, known, (metric, up, down), which)
+    missing = [n for n, h in zip((up, down), have[:2], strict=True) if not h]
+    known_names = sorted(set(counters["metric"].astype(str)))
+    raise InputError(
+        f"{metric}: not collected in both arms: {', '.join(missing)}; collected are {', '.join(known_names[:8])}"
+        + (f" and {len(known_names) - 8} more" if len(known_names) > 8 else "")
+    )
+
+
+def _chosen(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Rows of a metric: its instances where it has any, else its rollups."""
+    mine = rows[rows["metric"].astype(str) == name]
+    instances = mine[mine["instance"].astype(str) != ""]
+    return mine if instances.empty else instances
+
+
+def _total(rows: pd.DataFrame, name: str) -> float | None:
+    """Sum over launches and instances, per run; None where it is absent."""
+    mine = _chosen(rows, name)
+    if mine.empty or (mine["state"] == "absent").any() or mine["value"].isna().any():
+        return None
+    key = "run" if "run" in mine else "launch"
+    return float(mine["value"].sum() / mine[key].nunique())
+
+
+def _known(rows: pd.DataFrame, name: str) -> float:
+    found = _total(rows, name)
+    assert found is not None
+    return found
+
+
+def _passes(rows: pd.DataFrame, first: str, second: str) -> tuple[int, int] | None:
+    """The replay passes of two metrics; None where neither is known (-1)."""
+    passes = [sorted(set(_chosen(rows, n)["pass_group"].astype(int))) for n in (first, second)]
+    if passes[0] == passes[1] or passes == [[-1], [-1]]:
+        return None
+    different = [p for p in passes[0] if p not in passes[1]] or passes[0]
+    other = [p for p in passes[1] if p not in passes[0]] or passes[1]
+    return different[0], other[0]
+
+
+def pooled(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, float]:
+    """The ratio of sums, and the mean of ratios that it is not."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = float(np.nanmean(np.asarray(numerators, float) / np.asarray(denominators, float)))
+    return ratio_of_sums(numerators, denominators), mean

@@ -1,0 +1,112 @@
+"""Ratios that moved: which part, and which counters may not be divided at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import planted_gpu
+import pytest
+
+from attribution.analyze import denominators
+from attribution.errors import DataError, InputError
+
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+NAME = "sm__pipe_tensor.sum.pct_of_peak_sustained_active"
+UP, DOWN = "sm__pipe_tensor.sum", "sm__cycles_active.avg"
+
+
+def published() -> pd.DataFrame:
+    return pd.read_csv(PUBLISHED / "counters_block_q.csv").set_index("metric")[["block_q_2", "block_q_1"]]
+
+
+def test_published_tensor_activity_rose_because_the_denominator_fell() -> None:
+    table = published()
+    rate, active, ms = (tuple(table.loc[m]) for m in ("tensor_activity", "tensor_active_cycles", "complete_operator"))
+    found = denominators.split_implied(rate, active, ("tensor activity", "tensor-active cycles", "cycles"))
+    assert found.moved == "denominator"
+    assert found.implied == "cycles"
+    assert "only the denominator moved" in found.sentence
+    assert found.ratio_factor == pytest.approx(91.4 / 79.6)
+    # The cycles that the percentage implies fell as the measured time did, which no part of the percentage knows.
+    assert found.denominator_factor == pytest.approx(ms[1] / ms[0], rel=0.015)
+
+
+def test_a_numerator_that_did_move_is_not_called_a_denominator() -> None:
+    rate = tuple(published().loc["tensor_activity"])
+    found = denominators.split_implied(rate, (1.0, 1.1483), ("activity", "active", "cycles"))
+    assert found.moved == "numerator"
+    assert "only the denominator" not in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ((90, 100), (90, 80), "denominator"),
+        ((90, 100), (45, 100), "numerator"),
+        ((90, 100), (45, 50), "both"),
+        ((90, 100), (90.1, 100), "neither"),
+    ],
+)
+def test_split(before: tuple[float, float], after: tuple[float, float], moved: str) -> None:
+    found = denominators.split(before, after)
+    assert found.moved == moved
+    assert found.ratio_factor == pytest.approx((after[0] / after[1]) / (before[0] / before[1]))
+    assert np.log(found.ratio_factor) == pytest.approx(
+        np.log(found.numerator_factor) - np.log(found.denominator_factor)
+    )
+
+
+def test_a_part_of_zero_has_no_factor() -> None:
+    with pytest.raises(DataError, match="numerator is 0 before"):
+        denominators.split((0, 1), (1, 1))
+
+
+def counters(values: dict[str, tuple[float, float]], passes: dict[str, int] | None = None) -> pd.DataFrame:
+    rows = [(run, m, v[run]) for run in (0, 1) for m, v in values.items()]
+    frame = pd.DataFrame(rows, columns=["run", "metric", "value"])
+    return planted_gpu.counted(frame.assign(pass_group=[(passes or {}).get(m, 0) for m in frame["metric"]]))
+
+
+def arms(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return table[table["run"] == 0], table[table["run"] == 1]
+
+
+def test_explain_from_counters() -> None:
+    table = counters({UP: (800, 800), DOWN: (1000, 870)})
+    found = denominators.explain(table, arms(table), NAME)
+    assert (found.numerator, found.denominator, found.moved, found.implied) == (UP, DOWN, "denominator", "")
+
+
+def test_explain_with_one_part_implied() -> None:
+    table = counters({UP: (800, 800), NAME: (79.6, 91.4)})
+    found = denominators.explain(table, arms(table), NAME)
+    assert found.moved == "denominator"
+    assert found.implied == DOWN
+
+
+def test_counters_of_two_passes_are_refused_where_work_depends_on_data() -> None:
+    table = counters({UP: (207, 207), DOWN: (100, 100)}, {UP: 3, DOWN: 1})
+    with pytest.raises(DataError, match="inconsistent passes"):
+        denominators.explain(table, arms(table), NAME)
+    assert denominators.explain(table, arms(table), NAME, data_dependent=False).moved == "neither"
+
+
+def test_sums_over_instances_not_means_of_ratios() -> None:
+    rows = pd.DataFrame(
+        {"run": 0, "metric": [UP, UP, DOWN, DOWN], "instance": ["0", "1", "0", "1"], "value": [90.0, 10, 100, 1000]}
+    )
+    more = rows.assign(run=1, value=rows["value"] * [1, 1, 2, 2])
+    table = planted_gpu.counted(pd.concat([rows, more], ignore_index=True))
+    found = denominators.explain(table, arms(table), NAME)
+    assert found.before == pytest.approx(100 / 1100)
+    assert denominators.pooled(np.array([90, 10]), np.array([100, 1000]))[1] == pytest.approx(0.455)
+
+
+def test_what_was_not_collected_is_said_and_absent_is_not_zero() -> None:
+    table = counters({UP: (800, np.nan), "other": (1, 1)})
+    with pytest.raises(InputError, match=f"not collected in both arms: {UP}, {DOWN}; collected are other"):
+        denominators.explain(table, arms(table), NAME)
+    with pytest.raises(InputError, match="not known as a ratio"):
+        denominators.explain(table, arms(table), "warps")
