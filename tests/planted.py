@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from attribution.declare import Event
 from attribution.order import rounds as ordered_rounds
 from attribution.tables import conform
 
@@ -116,6 +117,15 @@ def _counters(counters: list[tuple[int, str, float]]) -> pd.DataFrame:
         pass_group=-1,
         source="host",
     )
+
+
+PLANTED_ROLES = ("math", "topk")
+PLANTED_EVENTS = (
+    Event("score", "math"),
+    Event("free", "math", waits_for="topk"),
+    Event("select", "topk"),
+    Event("ready", "topk", waits_for="math"),
+)
 
 
 def traced(ctas: int = 4, sms: int = 3, batches: int = 2) -> dict[str, pd.DataFrame]:

@@ -158,11 +158,7 @@ def _sms(
     lanes: pd.DataFrame, columns: Mapping[str, NDArray[Any]], roles: Sequence[str]
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """SM at the begin of each span's lane, and whether the lane ended on another one; looked up once per stretch of a lane."""
-    change = np.zeros(max(len(columns["run"]), 1), dtype=bool)
-    change[0] = True
-    for name in LANE:
-        change[1:] |= columns[name][1:] != columns[name][:-1]
-    starts = np.flatnonzero(change)[: len(columns["run"])]
+    starts = _stretches(columns)
     wanted = lane_keys({name: columns[name][starts] for name in LANE})
     known = lane_keys(lanes)
     order = np.argsort(known, kind="stable")
@@ -177,19 +173,32 @@ def _sms(
     return np.repeat(begin, sizes), np.repeat(begin != end, sizes)
 
 
+def _stretches(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Where the rows of another lane begin."""
+    change = np.zeros(len(columns["run"]), dtype=bool)
+    change[:1] = True
+    for name in LANE:
+        change[1:] |= columns[name][1:] != columns[name][:-1]
+    return np.flatnonzero(change)
+
+
 def _pairs(events: pd.DataFrame) -> tuple[Positions, Positions]:
-    """Positions of the begins and of their ends, in the order of the begins."""
+    """Positions of the begins and of their ends, by lane, in the order of the begins."""
     edge, event = events["edge"].to_numpy(), events["event"].to_numpy()
     if len(edge) % 2 == 0 and not edge[0::2].any() and edge[1::2].all():
         # Flat lanes alternate: a slice, which is what ten million events need.
-        columns = (events[c].to_numpy() for c in ("event", *LANE))
-        if all((c[0::2] == c[1::2]).all() for c in columns):
-            return slice(0, None, 2), slice(1, None, 2)
+        lanes = {c: events[c].to_numpy() for c in LANE}
+        if all((c[0::2] == c[1::2]).all() for c in (event, *lanes.values())):
+            starts = 2 * _stretches({name: c[0::2] for name, c in lanes.items()})
+            keys = lane_keys({name: c[starts] for name, c in lanes.items()})
+            # Lanes out of order would pass as they are, and overlap would then cut a CTA in two.
+            if (keys[1:] > keys[:-1]).all():
+                return slice(0, None, 2), slice(1, None, 2)
     key = lane_keys(events)
     order = np.argsort(key, kind="stable")
     key, edge, event = key[order], edge[order], event[order]
     first, last = _nested(key, edge, event)
-    by_begin = np.argsort(order[first], kind="stable")
+    by_begin = np.argsort(first, kind="stable")
     return order[first][by_begin], order[last][by_begin]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from planted import PLANTED_EVENTS, PLANTED_ROLES, traced
 
 from attribution.analyze import spans as sp
 from attribution.declare import Event
@@ -76,6 +77,17 @@ def test_lanes_may_be_interleaved() -> None:
     mixed = events((0, 0, 0, 0, 1), (1, 0, 0, 0, 2), (0, 0, 0, 1, 3), (1, 0, 0, 1, 4))
     made = sp.spans(mixed, lanes((0, 0, 1, 1), (1, 0, 2, 2)), ROLES, EVENTS)
     assert pairs(made) == [(0, "score", 1, 3), (1, "score", 2, 4)]
+
+
+def test_flat_pairs_of_mixed_lanes_come_out_in_lane_order() -> None:
+    """Begin and end alternate, yet lanes lie in the order of time: overlap needs whole CTAs together."""
+    tables = traced(ctas=6, sms=3, batches=3)
+    whole = sp.spans(tables["events"], tables["lanes"], PLANTED_ROLES, PLANTED_EVENTS)
+    pair = np.arange(len(tables["events"])) // 2 * 2
+    by_time = np.argsort(tables["events"]["time_ns"].to_numpy()[pair], kind="stable")
+    mixed = tables["events"].iloc[by_time].reset_index(drop=True)
+    assert not mixed.equals(tables["events"])
+    pd.testing.assert_frame_equal(sp.spans(mixed, tables["lanes"], PLANTED_ROLES, PLANTED_EVENTS), whole)
 
 
 def test_a_begin_without_an_end_is_listed_and_never_closed() -> None:
