@@ -8,6 +8,7 @@ Misuse: clock64 of two SMs are never subtracted: `sm_clock_mhz` pairs stamps by 
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -100,14 +101,12 @@ class Nvml:
         self.handle: Any = None
         self.reason = ""
         try:
-            if module is None:
-                import pynvml as module
-            self.nvml = module
-            module.nvmlInit()
+            self.nvml = importlib.import_module("pynvml") if module is None else module
+            self.nvml.nvmlInit()
             self.handle = (
-                module.nvmlDeviceGetHandleByIndex(0)
+                self.nvml.nvmlDeviceGetHandleByIndex(0)
                 if pci_bus_id is None
-                else module.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode())
+                else self.nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode())
             )
         except Exception as error:  # its errors are made at run time, one class for each code
             self.reason = f"{type(error).__name__}: {error}"
@@ -191,7 +190,7 @@ def timer_offsets_ns(rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     """Per-SM offset of %globaltimer from the SMs' median, ns [sms], from stamps [rounds, sms].
 
     Each row holds stamps taken right after one barrier over all SMs; the median over rows removes
-    the barrier's own jitter, what is left bounds the offset (release order of the barrier is in it).
+    the barrier's jitter; what is left bounds the offset (the barrier's release order is in it).
     """
     import numpy as np
 

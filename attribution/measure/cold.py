@@ -1,6 +1,6 @@
 """Whether a measurement that is called cold was cold, and whether a time is possible at all.
 
-In: bytes of one copy of the buffers, how many copies there are and how many were used, the L2's size.
+In: bytes of one copy of the buffers, how many copies there are and were used, the L2's size.
 Out: the number of copies that a cold protocol needs; MeasureError where one touched too little.
 Copies that exist but were never visited evict nothing: 13 copies of 4 MB visited 5 times touch
 20 MB, which a 50 MB cache holds whole.
@@ -14,15 +14,13 @@ import math
 from attribution.errors import MeasureError
 
 MARGIN = 1.5
-"""Bytes between two uses of a copy, as a multiple of the L2: replacement is not exactly oldest first."""
+"""Bytes between two uses of a copy, in L2 sizes: replacement is not exactly oldest first."""
 
 
 def copies_for(copy_bytes: int, l2_bytes: int) -> int:
     """Copies to rotate over, so that the others evict each before it is used again."""
     if copy_bytes < 1 or l2_bytes < 1:
-        raise MeasureError(
-            f"a cold protocol needs sizes: one copy has {copy_bytes} bytes, the L2 {l2_bytes}"
-        )
+        raise MeasureError(f"a cold protocol needs sizes: one copy has {copy_bytes} bytes, the L2 {l2_bytes}")
     return 1 + math.ceil(MARGIN * l2_bytes / copy_bytes)
 
 

@@ -1,25 +1,27 @@
-"""Executes a plan on a machine and leaves a recording: checks first, then the rounds, then checks again.
+"""Executes a plan on a machine: checks first, then the rounds, then checks again; each finished run is kept at once.
 
 In: a Plan, its Kernel, a `Machine`, a path.  Out: a Recording; every run that failed or was skipped is a row with its reason.
 An arm whose output is wrong on fresh inputs before timing is not timed.  Each timed run's own output is checked as well,
-and each arm once more on fresh inputs at the end.
+and each arm once more on fresh inputs at the end.  Both machines go through the same `Job`.
 Misuse: do not call a machine from elsewhere; what is timed here is what the checks saw.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attribution import __version__
-from attribution.declare import Check, Inputs, Kernel, Variant
+from attribution.declare import Check, Kernel, Variant
 from attribution.errors import AttrError, InputError
-from attribution.measure import host
-from attribution.plan import Arm, Plan, PlannedRun, json_text, shape_text
+from attribution.measure import host, stopping
+from attribution.measure.judge import Judge
+from attribution.plan import NULL, Arm, Plan, PlannedRun, json_text, shape_text
 from attribution.recording import Partial, Recording, check_free
 
 if TYPE_CHECKING:
@@ -29,23 +31,56 @@ Progress = Callable[[int, int, str], None]
 """done, total, what is running now."""
 
 
+class MachineLost(Exception):
+    """The machine cannot go on in this process: its context is poisoned.  Who started the process starts another."""
+
+
+class Case(Protocol):
+    """Inputs of one seed and what is needed to judge an output on them."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def hash(self) -> str:
+        """sha256 of the inputs' bytes, first 16 digits."""
+
+    def check(self, arm: Arm, output: Any) -> list[Check]:
+        """Judge one output."""
+
+
 class Machine(Protocol):
-    """Where arms run."""
+    """Where arms run.  `primary` is the scope and stage whose width a stopping rule looks at."""
+
+    primary: tuple[str, str]
+    traced_rounds: int
+    """Rounds in which each arm but the null arm runs once more, built with TRACE on."""
 
     def facts(self) -> dict[str, Any]:
         """kind, name, sms, tick_ns and what else identifies it."""
 
-    def measure(self, arm: Arm, inputs: Inputs) -> host.Measured:
-        """Run one arm once on these inputs."""
+    def case(self, seed: int) -> Case:
+        """Inputs of this seed."""
+
+    def build(self, arm: Arm) -> str:
+        """Identity of the arm's build, '' where nothing is built.  Raises BuildError."""
+
+    def output(self, arm: Arm, case: Case) -> Any:
+        """One execution, not timed."""
+
+    def measure(self, arm: Arm, case: Case) -> host.Measured:
+        """One run of the arm."""
 
 
 class HostMachine:
     """The reference machine as a Machine."""
 
+    primary = (host.SCOPE, "operator")
+    traced_rounds = 0  # every run of it is traced, at no cost
+
     def __init__(self, kernel: Kernel, plan: Plan) -> None:
         if kernel.host is None:
             raise InputError(f"kernel {kernel.name} has no host algorithm: it runs on a GPU only")
-        self.kernel, self.shape = kernel, plan.shape
+        self.kernel, self.plan, self.shape = kernel, plan, plan.shape
         self.sms = sorted({a.knobs["sms"] for q in plan.questions for a in q.arms})
 
     def facts(self) -> dict[str, Any]:
@@ -64,12 +99,22 @@ class HostMachine:
             "numpy": numpy.__version__,
         }
 
-    def measure(self, arm: Arm, inputs: Inputs) -> host.Measured:
+    def case(self, seed: int) -> HostCase:
+        return HostCase(self.kernel, self.plan, seed)
+
+    def build(self, arm: Arm) -> str:
+        return ""
+
+    def output(self, arm: Arm, case: Case) -> Any:
+        return self.measure(arm, case).output
+
+    def measure(self, arm: Arm, case: Case) -> host.Measured:
+        assert isinstance(case, HostCase)
         with host.one_thread():
-            return host.measure(self.kernel, inputs, self.shape, arm.flags, arm.knobs)
+            return host.measure(self.kernel, case.inputs, self.shape, arm.flags, arm.knobs)
 
 
-class _Case:
+class HostCase:
     """Inputs of one seed and their reference, made once."""
 
     def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
@@ -77,107 +122,178 @@ class _Case:
         self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
         with host.one_thread():
             self.reference = kernel.reference(self.inputs, plan.shape)
-        digest = hashlib.sha256()
-        for name in sorted(self.inputs):
-            digest.update(self.inputs[name].tobytes())
-        self.hash = digest.hexdigest()[:16]
+        self.hash = inputs_hash({name: array.tobytes() for name, array in self.inputs.items()})
 
     def check(self, arm: Arm, output: Any) -> list[Check]:
         return self.kernel.check(self.inputs, output, self.reference, self.shape, arm.flags)
 
 
-class Job:
-    """One measurement under way."""
+def inputs_hash(contents: Mapping[str, bytes]) -> str:
+    """sha256 over the inputs' bytes in the order of their names, first 16 digits."""
+    digest = hashlib.sha256()
+    for name in sorted(contents):
+        digest.update(contents[name])
+    return digest.hexdigest()[:16]
 
-    def __init__(self, plan: Plan, kernel: Kernel, machine: Machine, partial: Partial) -> None:
-        self.plan, self.kernel, self.machine, self.partial = plan, kernel, machine, partial
-        self.case = _Case(kernel, plan, plan.seed)
-        self.refused: dict[tuple[str, str], str] = {}
+
+class Job:
+    """One measurement under way.
+
+    `refused`: (question, arm) -> why its runs are skipped, from the start or from a failed check on.
+    `began` is told every run just before it starts.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        kernel: Kernel,
+        machine: Machine,
+        partial: Partial,
+        rule: stopping.Rule | None = None,
+        refused: Mapping[tuple[str, str], str] | None = None,
+        began: Callable[[PlannedRun], None] = lambda run: None,
+    ) -> None:
+        self.plan, self.kernel, self.machine, self.partial, self.began = plan, kernel, machine, partial, began
+        self.refused: dict[tuple[str, str], str] = dict(refused or {})
+        self.checked: set[tuple[str, str]] = set()
+        self.judge = None if rule is None else Judge(plan, rule, machine.primary)
+        self.rounds_run = plan.rounds
 
     def execute(self, progress: Progress) -> None:
-        """All runs that are not done yet, in order."""
-        runs, done = list(self.plan.runs()), self.partial.done()
-        last = {(r.question, r.arm.name): r.run for r in runs}
-        first: dict[tuple[str, str], int] = {}
-        for run in runs:
-            first.setdefault((run.question, run.arm.name), run.run)
-        before, after = (_Case(self.kernel, self.plan, self.plan.seed + i) for i in (1, 2))
+        """All runs that are not done yet, in order, until the plan or the stopping rule ends it."""
+        runs, done = planned_runs(self.plan, self.machine.traced_rounds), self.partial.done()
+        self.case = self.machine.case(self.plan.seed)
+        # A resumed job checks its arms again: what was true before the stop need not be true now.
+        before, after = (self.machine.case(self.plan.seed + i) for i in (1, 2))
+        if self.judge:
+            self.judge.resume(self.partial, runs, done)
+        last = {(run.question, run.arm.name): run.run for run in runs}
+        held: list[tuple[PlannedRun, _Outcome]] = []
         for count, run in enumerate(runs):
-            key = run.question, run.arm.name
             progress(count, len(runs), f"{run.arm.name}, round {run.round + 1} of {self.plan.rounds}")
-            checks: list[tuple[str, Check]] = []
-            # A resumed job checks its arms again: what was true before the stop need not be true now.
-            if key not in self.refused and (first[key] == run.run or (run.run not in done and first[key] in done)):
-                self.refused[key] = self._fresh(before, run.arm, "before", checks)
-                first[key] = -1
-            if run.run in done:
+            if run.run not in done:
+                self.began(run)
+                held.append((run, self._run(run, before)))
+                if self.judge and held[-1][1].status == "ok":
+                    self.judge.take(run, held[-1][1].tables.get("times"))
+            ends = count + 1 == len(runs) or runs[count + 1].round != run.round
+            # Where the rule may stop, a round waits for its decision: the checks after timing belong to its runs.
+            if self.judge and self.judge.may_stop(run.round) and not ends:
                 continue
-            self.partial.add(run.run, self._run(run, checks, after if last[key] == run.run else None))
+            stop = bool(self.judge and ends and self.judge.stops(run.round))
+            for mine, out in held:
+                if stop or last[mine.question, mine.arm.name] == mine.run:
+                    self._check_after(mine, out, after)
+                self.partial.add(mine.run, self._tables(mine, out))
+            held = []
+            if stop:
+                self.rounds_run = run.round + 1
+                break
         progress(len(runs), len(runs), "done")
 
-    def _fresh(self, case: _Case, arm: Arm, when: str, into: list[tuple[str, Check]]) -> str:
+    def _check_after(self, run: PlannedRun, out: _Outcome, after: Case) -> None:
+        """The arm once more on fresh inputs, behind its last run."""
+        if out.status == "ok":
+            self.began(run)
+            out.reason = self._fresh(after, run.arm, "after", out.checks)
+            out.status = "failed" if out.reason else "ok"
+
+    def _fresh(self, case: Case, arm: Arm, when: str, into: list[tuple[str, Check]]) -> str:
         """Check the arm on fresh inputs.  Returns the reason to refuse it, or ''."""
         try:
-            checks = case.check(arm, self.machine.measure(arm, case.inputs).output)
+            checks = case.check(arm, self.machine.output(arm, case))
         except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
             checks = [Check("runs", False, f"{type(error).__name__}: {error}")]
         into.extend((when, c) for c in checks)
         return _reason(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
 
-    def _run(self, run: PlannedRun, checks: list[tuple[str, Check]], after: _Case | None) -> dict[str, pd.DataFrame]:
-        """Measure one run and return its tables."""
-        begin_ns = time.time_ns()
-        status, reason = "ok", self.refused[run.question, run.arm.name]
-        tables: dict[str, pd.DataFrame] = {}
-        if reason:
-            status = "skipped"
-        else:
-            try:
-                measured = self.machine.measure(run.arm, self.case.inputs)
-                tables = dict(measured.tables)
-                seen = self.case.check(run.arm, measured.output)
-                checks += [("after", c) for c in seen]
-                reason = _reason(seen, "wrong output of the timed run")
-                if after is not None and not reason:
-                    reason = self._fresh(after, run.arm, "after", checks)
-            except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
-                reason = f"{type(error).__name__}: {error}"
-            status = "failed" if reason else "ok"
-        return self._tables(run, status, reason, begin_ns, tables, checks)
+    def _run(self, run: PlannedRun, before: Case) -> _Outcome:
+        """Check the arm if that was not done yet, and measure the run."""
+        out, key = _Outcome(time.time_ns()), (run.question, run.arm.name)
+        if key not in self.refused and key not in self.checked:
+            self.checked.add(key)
+            if reason := self._fresh(before, run.arm, "before", out.checks):
+                self.refused[key] = reason
+        if key in self.refused:
+            out.status, out.reason = "skipped", self.refused[key]
+            return out
+        try:
+            out.build = self.machine.build(run.arm)
+            measured = self.machine.measure(run.arm, self.case)
+            out.tables = dict(measured.tables)
+            seen = self.case.check(run.arm, measured.output)
+            out.checks += [("after", c) for c in seen]
+            out.reason = _reason(seen, "wrong output of the timed run")
+        except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
+            out.reason = f"{type(error).__name__}: {error}"
+        out.status = "failed" if out.reason else "ok"
+        return out
 
-    def _tables(
-        self,
-        run: PlannedRun,
-        status: str,
-        reason: str,
-        begin_ns: int,
-        tables: Mapping[str, pd.DataFrame],
-        checks: list[tuple[str, Check]],
-    ) -> dict[str, pd.DataFrame]:
+    def _tables(self, run: PlannedRun, out: _Outcome) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
         row = {
-            "question": run.question,
-            "round": run.round,
-            "position": run.position,
-            "predecessor": run.predecessor,
-            "arm": run.arm.name,
-            "kernel": self.plan.kernel,
-            "variant": run.arm.variant,
-            "shape": shape_text(self.plan.shape),
-            "distribution": self.plan.distribution,
-            "seed": self.plan.seed,
-            "flags": json_text(run.arm.flags),
-            "knobs": json_text(run.arm.knobs),
-            "build": "",
+            **run_facts(self.plan, run),
+            "build": out.build,
             "inputs": self.case.hash,
-            "status": status,
-            "reason": reason,
-            "begin_ns": begin_ns,
+            "status": out.status,
+            "reason": out.reason,
+            "begin_ns": out.begin_ns,
         }
-        looked = [{"when": w, "check": c.name, "passed": c.passed, "detail": c.detail} for w, c in checks]
-        out = {"runs": pd.DataFrame([row]), **tables, "checks": pd.DataFrame(looked)}
-        return {name: frame.assign(run=run.run) for name, frame in out.items() if len(frame)}
+        looked = [{"when": w, "check": c.name, "passed": c.passed, "detail": c.detail} for w, c in out.checks]
+        tables = {"runs": pd.DataFrame([row]), **out.tables, "checks": pd.DataFrame(looked)}
+        return {name: frame.assign(run=run.run) for name, frame in tables.items() if len(frame)}
+
+
+@dataclass
+class _Outcome:
+    """What one run left."""
+
+    begin_ns: int
+    status: str = "ok"
+    reason: str = ""
+    build: str = ""
+    checks: list[tuple[str, Check]] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+
+def run_facts(plan: Plan, run: PlannedRun) -> dict[str, Any]:
+    """The columns of `runs` that are known before a run."""
+    return {
+        "question": run.question,
+        "round": run.round,
+        "position": run.position,
+        "predecessor": run.predecessor,
+        "arm": run.arm.name,
+        "kernel": plan.kernel,
+        "variant": run.arm.variant,
+        "shape": shape_text(plan.shape),
+        "distribution": plan.distribution,
+        "seed": plan.seed,
+        "flags": json_text(run.arm.flags),
+        "knobs": json_text(run.arm.knobs),
+    }
+
+
+TRACED = "+trace"
+"""What a traced build's runs are called: the arm's name and this.  A build with TRACE on is another build."""
+
+
+def planned_runs(plan: Plan, traced_rounds: int) -> list[PlannedRun]:
+    """The plan's runs, and behind each of the first `traced_rounds` rounds the arms again with TRACE = 1."""
+    runs = list(plan.runs())
+    if not traced_rounds:
+        return runs
+    out: list[PlannedRun] = []
+    for number, mine in itertools.groupby(runs, key=lambda run: run.round):
+        timed = list(mine)
+        extra = [r for r in timed if r.arm.name != NULL and r.arm.flags.get("TRACE") == 0]
+        out += timed
+        for run in extra if number < traced_rounds else []:
+            arm = replace(run.arm, name=run.arm.name + TRACED, flags={**run.arm.flags, "TRACE": 1})
+            before = out[-1].arm.name if out[-1].question == run.question else ""
+            out.append(replace(run, arm=arm, position=len(timed) + extra.index(run), predecessor=before))
+    return [replace(run, run=i) for i, run in enumerate(out)]
 
 
 def _reason(checks: list[Check], what: str) -> str:
@@ -193,23 +309,32 @@ def execute(
     progress: Progress,
     resume: bool = False,
     overwrite: bool = False,
+    rule: stopping.Rule | None = None,
 ) -> Recording:
     """Measure `plan` on the reference machine into a recording at `path`.  Raises InputError, MeasureError, DataError."""
     check_free(path, overwrite)
     machine = HostMachine(kernel, plan)
     identity = {**plan.facts(), "machine": machine.facts(), "source": source_hash(kernel)}
     partial = Partial(path, identity, resume)
-    Job(plan, kernel, machine, partial).execute(progress)
+    job = Job(plan, kernel, machine, partial, rule)
+    job.execute(progress)
+    facts = manifest(replace(plan, rounds=job.rounds_run), kernel, variants, machine.facts())
+    if job.judge:
+        facts["stopping"] = job.judge.facts()
+    return partial.publish(facts, overwrite)
+
+
+def manifest(plan: Plan, kernel: Kernel, variants: Mapping[str, Variant], machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recording states beside its tables; `plan` with the rounds that were run."""
     named = {a.variant for q in plan.questions for a in q.arms}
-    facts = {
+    return {
         "attribution": __version__,
         "created_ns": time.time_ns(),
-        "machine": machine.facts(),
+        "machine": dict(machine),
         "kernels": {kernel.name: kernel_facts(kernel)},
         "variants": {n: _variant_facts(variants[n]) for n in sorted(named)},
         "plan": plan.facts(),
     }
-    return partial.publish(facts, overwrite)
 
 
 def kernel_facts(kernel: Kernel) -> dict[str, Any]:

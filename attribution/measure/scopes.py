@@ -1,9 +1,9 @@
 """What a time was measured with, as a type: values of two scopes never meet in one sum or ratio.
 
 In: an instrument, a cache policy, a clock policy.  Out: `Scope`, `Time`, and what each includes.
-The same kernel reads 1.00 under an instrument that flushes caches and 0.80 under one that does not:
+The same kernel reads 1.00 under an instrument that flushes caches and 0.80 without the flush:
 their difference is a difference of instruments, and is refused.
-Misuse: do not take `.ns` out of two values to subtract them; that is what the type is there to stop.
+Misuse: do not take `.ns` out of two values to subtract them; the type is there to stop that.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from attribution.declare import nearest
 from attribution.errors import DataError, InputError, MeasureError
 
 INSTRUMENTS: Mapping[str, str] = {
-    "event": "CUDA events around eager launches: kernels, the gaps between them, launch latency "
-    "that the device waited for",
+    "event": "CUDA events around eager launches on a stream that was kept full: kernels and the gaps between them",
     "graph": "CUDA events around one replay of a CUDA Graph: kernels and the gaps inside the graph",
-    "cupti": "the kernels' own begin and end as CUPTI records them, without gaps; the profiler is "
-    "attached",
+    "cupti": "the kernels' own begin and end as CUPTI records them, without gaps; the profiler is attached",
     "ncu": "one launch alone under Nsight Compute: serialized, replayed for each pass",
     "trace": "first to last stamp that the kernel's own lanes wrote, in a build with TRACE on",
     "host-virtual": "virtual time of the reference machine",
@@ -32,7 +30,7 @@ CLOCKS = ("as-found", "none")
 
 @dataclass(frozen=True)
 class Scope:
-    """Instrument, cache policy and clock policy; raises InputError for a name that does not exist."""
+    """Instrument, cache and clock policy; raises InputError for a name that does not exist."""
 
     instrument: str
     cache: str = "warm"
@@ -45,9 +43,7 @@ class Scope:
             ("clock policy", self.clock, CLOCKS),
         ):
             if value not in known:
-                raise InputError(
-                    f"{what} {value!r}{nearest(value, known)}; allowed are {', '.join(known)}"
-                )
+                raise InputError(f"{what} {value!r}{nearest(value, known)}; allowed are {', '.join(known)}")
 
     def __str__(self) -> str:
         return f"{self.instrument}/{self.cache}/{self.clock}"
@@ -84,9 +80,7 @@ class Time:
         if not isinstance(other, Time):
             raise TypeError(f"cannot {verb} a Time and a {type(other).__name__}: it has no scope")
         if self.scope != other.scope:
-            raise DataError(
-                f"cannot {verb} times of two scopes: {self} and {other}; measure both in one scope"
-            )
+            raise DataError(f"cannot {verb} times of two scopes: {self} and {other}; measure both in one scope")
 
 
 @dataclass(frozen=True)

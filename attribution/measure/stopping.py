@@ -1,4 +1,4 @@
-"""When to stop: rounds go on until every paired ratio is known as well as was asked, or a budget ends.
+"""When to stop: rounds go on until every paired ratio is as narrow as asked, or a budget ends.
 
 In: log-ratios (arm / base) of finished rounds, a precision (0.002 is +-0.2 %), a budget.
 Out: `Decision`.  It looks only at the ends of whole Williams designs, so that order stays balanced,

@@ -57,6 +57,7 @@ KERNEL = Kernel(
     reference=reference,
     check=check,
     host=host,
+    gpu="gpu",
     source="hello.cu",
     entries=(Entry("hello", threads=lambda flags: THREADS, smem_bytes=lambda flags: 0),),
 )
