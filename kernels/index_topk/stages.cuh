@@ -1,0 +1,230 @@
+// The small stages around the main kernel: what is sampled and who scores what; thresholds; rows that two CTAs shared.
+#pragma once
+#include "select.cuh"
+#include "shape.cuh"
+
+namespace stages {
+
+constexpr int PLAN_THREADS = 512;
+
+using ptx::u32;
+using ptx::u64;
+using shape::Info;
+
+// Sampled key i: one at random in each of `samples` equal strata, so that neither clusters nor periods mislead it.
+__device__ __forceinline__ int sampled_key(int i, int samples, int keys, u32 seed) {
+  const u64 n = keys;
+  const int low = static_cast<int>(n * i / samples), width = static_cast<int>(n * (i + 1) / samples) - low;
+  u32 h = (i + 1) * 0x9E3779B9u ^ seed * 0x85EBCA6Bu;
+  h ^= h >> 16;
+  h *= 0x7FEB352Du;
+  h ^= h >> 15;
+  h *= 0x846CA68Bu;
+  h ^= h >> 16;
+  return low + static_cast<int>(__umulhi(h, static_cast<u32>(width)));
+}
+// How many sampled keys lie below `key`.
+__device__ __forceinline__ int sampled_below(int key, int samples, int keys, u32 seed) {
+  int i = max(0, static_cast<int>(static_cast<u64>(key) * samples / keys) - 1);
+  while (i < samples && sampled_key(i, samples, keys, seed) < key) ++i;
+  return i;
+}
+
+struct Prepare {
+  const uint4* k;
+  const float* k_scale;
+  const int *k_start, *k_end;
+  uint4* sample_k;
+  float* sample_scale;
+  Info *info, *sample_info;
+  int2 *batches, *sample_batches, *plan, *sample_plan;
+  int *status, *counts;
+  u32* control;
+  int rows, keys, samples, ctas;
+  u32 seed;
+
+  __device__ __forceinline__ Info bounds(int row, bool sampled) const {
+    if (row >= rows) return Info{shape::INF, 0, 0, 0};
+    const int begin = min(max(k_start[row], 0), keys), end = max(begin, min(k_end[row], keys));
+    if (!sampled) return Info{-shape::INF, begin, end, 0};
+    return Info{-shape::INF, sampled_below(begin, samples, keys, seed), sampled_below(end, samples, keys, seed), 0};
+  }
+  // Tiles of each batch, summed up, and equal shares of them for the CTAs.  One block of PLAN_THREADS threads.
+  __device__ __forceinline__ void plan_tiles(bool sampled, int2* batch, int2* share, u32* scratch) const {
+    const int count = (rows + flag::BLOCK_Q - 1) / flag::BLOCK_Q, each = (count + PLAN_THREADS - 1) / PLAN_THREADS;
+    const int from = min(count, static_cast<int>(threadIdx.x) * each), to = min(count, from + each);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32 sum = 0;
+    for (int b = from; b < to; ++b) {
+      int low = 1 << 30, high = 0;
+      for (int q = 0; q < flag::BLOCK_Q; ++q) {
+        const Info row = bounds(b * flag::BLOCK_Q + q, sampled);
+        if (row.end > row.begin) {
+          low = min(low, row.begin);
+          high = max(high, row.end);
+        }
+      }
+      low = high ? low / shape::TILE_KEYS * shape::TILE_KEYS : 0;
+      batch[b] = make_int2((high - low + shape::TILE_KEYS - 1) / shape::TILE_KEYS, low);
+      sum += batch[b].x;
+    }
+    u32 upto = sum;
+    for (int d = 1; d < 32; d *= 2) {
+      const u32 other = __shfl_up_sync(~0u, upto, d);
+      if (lane >= d) upto += other;
+    }
+    __syncthreads();
+    if (lane == 31) scratch[warp] = upto;
+    __syncthreads();
+    u32 total = 0;
+    for (int w = 0; w < PLAN_THREADS / 32; ++w) {
+      if (w < warp) upto += scratch[w];
+      total += scratch[w];
+    }
+    u32 at = upto - sum;
+    for (int b = from; b < to; ++b) {
+      const u32 tiles = batch[b].x;
+      batch[b].x = at;
+      at += tiles;
+    }
+    if (threadIdx.x == 0) batch[count] = make_int2(total, 0);
+    __syncthreads();
+    for (int c = threadIdx.x; c <= ctas; c += PLAN_THREADS) {
+      const u32 x = static_cast<u32>(static_cast<u64>(total) * c / ctas);
+      int low = 0, high = count;  // the first batch that ends behind x
+      while (low < high) {
+        const int middle = (low + high) / 2;
+        if (static_cast<u32>(batch[middle + 1].x) > x) high = middle;
+        else low = middle + 1;
+      }
+      share[c] = c == 0 ? make_int2(0, 0) : c == ctas ? make_int2(count, 0) : make_int2(low, x - batch[low].x);
+    }
+  }
+  __device__ __forceinline__ void run(u32* scratch) const {
+    if (blockIdx.x == 0) {
+      plan_tiles(false, batches, plan, scratch);
+      __syncthreads();
+      plan_tiles(true, sample_batches, sample_plan, scratch);
+      if (threadIdx.x < 2) control[threadIdx.x] = 0;
+      return;
+    }
+    const int thread = (blockIdx.x - 1) * blockDim.x + threadIdx.x, threads = (gridDim.x - 1) * blockDim.x;
+    for (int i = thread; i < samples * 8; i += threads) {
+      const int key = sampled_key(i / 8, samples, keys, seed);
+      sample_k[i] = k[static_cast<size_t>(key) * 8 + i % 8];
+      if (i % 8 == 0) sample_scale[i / 8] = k_scale[key];
+    }
+    for (int row = thread; row < (rows + 3) / 4 * 4; row += threads) {
+      info[row] = bounds(row, false);
+      sample_info[row] = bounds(row, true);
+      if (row < rows) status[row] = 0;
+    }
+    if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared)
+      for (int i = thread; i < ctas * 2 * flag::BLOCK_Q; i += threads) counts[i] = 0;
+  }
+};
+
+// The rank in the sample from which at least K candidates follow in all but about one of 10^5 rows (z = 4.3), or 0.
+// p solves p - K/n = z sqrt(p (1 - p) (1 - s/n) / (s + 2)): mean and deviation of the share of keys above a sample's
+// m-th largest, sampled without replacement.
+__device__ __forceinline__ int rank_in_sample(int sampled, int valid, float z) {
+  const float s = sampled, share = static_cast<float>(flag::K) / valid;
+  const float a = z * z * fmaxf(0.f, 1.f - s / valid) / (s + 2.f), b = 2.f * share + a;
+  const float p = (b + sqrtf(fmaxf(0.f, b * b - 4.f * (1.f + a) * share * share))) / (2.f * (1.f + a));
+  const int rank = static_cast<int>(ceilf(p * (s + 1.f)));
+  return rank <= sampled ? rank : 0;
+}
+
+// One warp a row: bisection on ordered keys until about `rank` samples are at or above.
+__device__ __forceinline__ void threshold(const float* scores, const Info* sample_info, Info* info, int rows, int stride,
+                                          float z, u32* keys) {
+  const int lane = threadIdx.x % 32, row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  keys += threadIdx.x / 32 * stride;
+  if (row >= rows) return;
+  const Info here = info[row], sample = sample_info[row];
+  const int valid = here.end - here.begin, n = sample.end - sample.begin;
+  const int rank = valid > flag::K && n > 0 ? rank_in_sample(n, valid, z) : 0;
+  if (rank == 0) return;  // every key is a candidate: prepared so
+  u32 low = ~0u, high = 0;
+  for (int i = lane; i < n; i += 32) {
+    const u32 key = shape::ordered(__float_as_uint(scores[static_cast<size_t>(row) * stride + sample.begin + i]));
+    keys[i] = key;
+    low = min(low, key);
+    high = max(high, key);
+  }
+  __syncwarp();
+  low = __reduce_min_sync(~0u, low);
+  high = __reduce_max_sync(~0u, high) + 1u;
+  const u32 enough = rank, plenty = rank + rank / 32;  // counts at `low` and `high`: >= enough, < enough
+  while (high - low > 1u) {
+    const u32 middle = low + (high - low) / 2;
+    u32 count = 0;
+#pragma unroll 8
+    for (int i = lane; i < n; i += 32) count += keys[i] >= middle;
+    count = __reduce_add_sync(~0u, count);
+    if (count >= enough) low = middle;
+    else high = middle;
+    if (count >= enough && count <= plenty) break;
+  }
+  if (lane == 0) info[row].threshold = low > 0x007FFFFFu ? shape::from_ordered(low) : -shape::INF;
+}
+
+constexpr int MERGE_THREADS = 256;
+constexpr int MERGE_ROOM = 8192;
+struct MergeSmem {
+  shape::SelectScratch select;
+  u32 total, lost;
+  alignas(16) uint2 cand[MERGE_ROOM];
+};
+
+// One block per (boundary between two CTAs, row of the batch): the batch that the boundary cuts, if it is the first to.
+__device__ __forceinline__ void merge(MergeSmem& s, const shape::Args& a, int ctas) {
+  const int cut = blockIdx.x / flag::BLOCK_Q + 1, q = blockIdx.x % flag::BLOCK_Q;
+  const int2 here = a.plan[cut], before = a.plan[cut - 1];
+  const int row = here.x * flag::BLOCK_Q + q;
+  if (here.y == 0 || (before.x == here.x && before.y > 0) || row >= a.rows) return;
+  const select::Team<MERGE_THREADS> team{1, static_cast<int>(threadIdx.x)};
+  const Info info = a.info[row];
+  select::Sink sink{a.out + static_cast<size_t>(row) * flag::K};
+  if (info.end - info.begin <= flag::K) {
+    select::short_row(team, info, sink);
+  } else {
+    if (team.rank == 0) s.total = s.lost = 0;
+    team.sync();
+    int end = cut;  // pieces are those of CTAs cut-1 .. end
+    while (end + 1 < ctas && a.plan[end + 1].x == here.x) ++end;
+    const int lane = team.rank % 32, segments = (end - cut + 2) * shape::SEGMENTS;
+    for (int g = team.rank / 32; g < segments; g += MERGE_THREADS / 32) {
+      const int cta = cut - 1 + g / shape::SEGMENTS, segment = g % shape::SEGMENTS;
+      const int2 from = a.plan[cta], to = a.plan[cta + 1];
+      if (from.x == to.x && from.y == to.y) continue;  // no share
+      const int kind = from.x == here.x && from.y > 0 ? 0 : 1;
+      const int count = a.counts[((cta * 2 + kind) * flag::BLOCK_Q + q) * shape::SEGMENTS + segment];
+      const int held = min(count, shape::SEGMENT_ROOM);
+      u32 at = 0;
+      if (lane == 0) {
+        at = atomicAdd(&s.total, held);
+        if (count > held) s.lost = shape::segment_full;
+        if (at + held > MERGE_ROOM) s.lost = shape::row_full;
+      }
+      at = __shfl_sync(~0u, at, 0);
+      if (at + held > MERGE_ROOM) continue;
+      const uint2* data = a.cand + static_cast<size_t>((cta * shape::ALL_SLOTS + shape::SLOTS + kind) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
+      const uint2* spill = data + shape::SEGMENTS * flag::SEGMENT_CAPACITY + segment * shape::SPILL - flag::SEGMENT_CAPACITY;
+      for (int i = lane; i < held; i += 32)
+        s.cand[at + i] = i < flag::SEGMENT_CAPACITY ? data[segment * flag::SEGMENT_CAPACITY + i] : spill[i];
+    }
+    team.sync();
+    const int n = min(s.total, static_cast<u32>(MERGE_ROOM));
+    if (s.lost || n < flag::K) {
+      if (team.rank == 0) shape::fail(a, row, s.lost ? s.lost : shape::underflow);
+      return;
+    }
+    const u32 top = select::order(team, s.select, s.cand, n, [](int) { return true; });
+    const u32 low = shape::ordered(__float_as_uint(info.threshold + 0.f));
+    select::largest(team, s.select, select::InShared{s.cand}, n, flag::K, low, top, sink);
+  }
+  if constexpr (flag::SELECT && !flag::EMIT) atomicAdd(a.checksum, sink.folded);
+}
+
+}  // namespace stages
