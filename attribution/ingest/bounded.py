@@ -64,7 +64,7 @@ def opened(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[io.BufferedReader
     with raw:
         inner: io.BufferedIOBase = raw
         if raw.peek(2)[:2] == b"\x1f\x8b":
-            inner = gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[assignment]
+            inner = gzip.GzipFile(fileobj=raw, mode="rb")
         yield io.BufferedReader(Limited(inner, path, max_bytes), 1 << 20)
 
 

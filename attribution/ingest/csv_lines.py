@@ -49,7 +49,7 @@ def records(text: str, name: str) -> tuple[list[Record], list[tuple[int, str]]]:
 
 
 def _is_header(line: str) -> bool:
-    return line.startswith('"ID",') or line.startswith("ID,")
+    return line.startswith(('"ID",', "ID,"))
 
 
 def _begins_row(line: str, quoted: bool) -> bool:

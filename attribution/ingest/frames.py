@@ -33,13 +33,13 @@ def coded(values: Sequence[str]) -> Coded:
     return Coded(codes, list(numbers))
 
 
-def table(name: str, rows: int, **columns: Any) -> pd.DataFrame:
+def table(name: str, rows: int, /, **columns: Any) -> pd.DataFrame:
     """A frame of table `name` with `rows` rows.  Raises DataError where an integer does not fit."""
     declared = TABLES[name]
     assert set(columns) == set(declared), (
         f"table {name}: {sorted(set(columns) ^ set(declared))} are not declared or missing"
     )
-    out = {c: _column(name, c, declared[c].type, columns[c], rows) for c in declared}
+    out = {c: table_column(name, c, columns[c], rows) for c in declared}
     return pd.DataFrame(out, columns=list(declared), copy=False)
 
 
@@ -65,7 +65,9 @@ def concat(name: str, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(out, columns=list(TABLES[name]))
 
 
-def _column(name: str, column: str, kind: str, values: Any, rows: int) -> Any:
+def table_column(name: str, column: str, values: Any, rows: int) -> Any:
+    """One column of table `name` in its declared type.  Raises DataError where an integer does not fit."""
+    kind = TABLES[name][column].type
     if kind == "category":
         return _category(values, rows)
     if np.isscalar(values):

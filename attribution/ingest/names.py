@@ -16,7 +16,8 @@ def kernel_function(signature: str) -> str:
     A name that lost its leading `<` (seen: `unnamed>::f(int)`) still gives `f`; where nothing is
     left, the whole text is returned.
     """
-    depth, flat = 0, []
+    depth = 0
+    flat: list[str] = []
     text = signature.replace("->", "  ").replace("(anonymous namespace)::", "")
     for place, letter in enumerate(text):
         if letter in _OPEN:

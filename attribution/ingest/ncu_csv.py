@@ -242,8 +242,14 @@ def _tables(file: str, rows: _Rows, notes: list[Note]) -> dict[str, pd.DataFrame
 def _launches(file: str, about: list[dict[str, str]], rows: _Rows) -> pd.DataFrame:
     times: dict[int, float] = {}
     for launch, _section, metric, instance, unit, _stated, state, value, _text in rows.metrics:
-        if metric in ("gpu__time_duration.sum", "Duration") and not instance and state != "absent":
-            times.setdefault(launch, value if unit == "ns" else float("nan"))  # type: ignore[call-overload]
+        if (
+            isinstance(launch, int)
+            and isinstance(value, float)
+            and metric in ("gpu__time_duration.sum", "Duration")
+            and not instance
+            and state != "absent"
+        ):
+            times.setdefault(launch, value if unit == "ns" else float("nan"))
     whole = [
         [int(a[c]) if a[c].isascii() and a[c].isdigit() and len(a[c]) < 19 else -1 for a in about]
         for c in ("ID", "Process ID", "Context", "Stream")

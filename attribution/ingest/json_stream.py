@@ -1,0 +1,165 @@
+"""Events of a Chrome trace, one after the other, with numbers kept as their text.
+
+In: a byte stream of JSON, `{"traceEvents": [...], ...}` or a list.  Out: one dict an event.
+The text is read in windows, so memory is bounded by the window and by the largest single value, not by the file.
+Integers come as int, all other numbers as str: no digit is lost.
+Misuse: what stands beside the events is in `beside` only after the iterator is exhausted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from attribution.errors import DataError
+
+_WINDOW = 4 << 20
+MAX_VALUE = 64 << 20
+"""Longest single value (an event, or an entry beside the events), characters."""
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class EventStream:
+    """Iterate over the events; `beside` then holds the small entries of the top-level object."""
+
+    def __init__(self, stream: BinaryIO, name: str, max_value: int = MAX_VALUE) -> None:
+        self.beside: dict[str, Any] = {}
+        self.not_objects = 0
+        self._stream, self._name, self._max = stream, name, max_value
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
+        self._text, self._at, self._end, self._before = "", 0, False, 0
+        self._scan = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None).scan_once  # type: ignore[attr-defined]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        first = self._next_char()
+        if first == "[":
+            yield from self._events()
+        elif first == "{":
+            yield from self._object()
+        else:
+            raise self._damaged("expected { or [")
+        self._skip_space()
+        if self._at < len(self._text):
+            raise self._damaged("text after the end of the JSON value")
+
+    def _object(self) -> Iterator[dict[str, Any]]:
+        seen = False
+        self._at += 1
+        if self._next_char() == "}":
+            self._at += 1
+        else:
+            while True:
+                key = self._value()
+                if not isinstance(key, str) or self._next_char() != ":":
+                    raise self._damaged("expected a key and a colon")
+                self._at += 1
+                if key == "traceEvents" and self._next_char() == "[":
+                    if seen:
+                        raise self._damaged("a second traceEvents")
+                    seen = True
+                    yield from self._events()
+                else:
+                    self._keep(key, self._value())
+                if self._separator("}"):
+                    break
+        if not seen:
+            raise DataError(
+                f"{self._name}: JSON without a list `traceEvents`: not a Kineto or Chrome trace; its keys are "
+                f"{', '.join(list(self.beside)[:6]) or 'none'}"
+            )
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        self._at += 1
+        if self._next_char() == "]":
+            self._at += 1
+            return
+        scan, space = self._scan, _SPACE.match
+        while True:
+            # The quick path stays inside the window; whatever does not fit goes the careful way.
+            try:
+                value, end = scan(self._text, self._at)
+                end = space(self._text, end).end()  # type: ignore[union-attr]
+                mark = self._text[end]
+            except (StopIteration, ValueError, IndexError, RecursionError):
+                value = self._value()
+                last = self._separator("]")
+            else:
+                last = mark == "]"
+                if mark != "," and not last:
+                    raise self._damaged("expected , or ]", end)
+                self._at = end + 1
+            if isinstance(value, dict):
+                yield value
+            else:
+                self.not_objects += 1
+            if last:
+                return
+            self._skip_space()
+
+    def _separator(self, close: str) -> bool:
+        """Step over a comma (False) or the closing bracket (True)."""
+        mark = self._next_char()
+        if mark not in (",", close):
+            raise self._damaged(f"expected , or {close}")
+        self._at += 1
+        if mark == ",":
+            self._skip_space()
+        return mark == close
+
+    def _value(self) -> Any:
+        """One value of any kind, at the current place; reads on until it is whole."""
+        self._skip_space()
+        while True:
+            try:
+                value, end = self._scan(self._text, self._at)
+            except RecursionError as error:
+                raise self._damaged("nested deeper than a trace is") from error
+            except (StopIteration, ValueError) as error:
+                if self._end or len(self._text) - self._at > self._max:
+                    raise self._too_long_or_damaged(error) from error
+            else:
+                if end < len(self._text) or self._end:  # a number at the window's end may go on
+                    self._at = end
+                    return value
+            self._more()
+
+    def _too_long_or_damaged(self, error: Exception) -> DataError:
+        if not self._end:
+            return self._damaged(f"one value is longer than {self._max:,} characters, or never ends")
+        return self._damaged(f"truncated or damaged ({error or 'no value'})")
+
+    def _next_char(self) -> str:
+        self._skip_space()
+        if self._at >= len(self._text):
+            raise self._damaged("truncated: the JSON value does not end")
+        return self._text[self._at]
+
+    def _skip_space(self) -> None:
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text) or self._end:
+                return
+            self._more()
+
+    def _more(self) -> None:
+        """Drop what was used and read another window."""
+        data = self._stream.read(max(_WINDOW, len(self._text) - self._at))  # doubles while one value does not fit
+        self._end = not data
+        try:
+            fresh = self._decode.decode(data, self._end)
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"not UTF-8 text ({error.reason})") from error
+        self._before += self._at
+        self._text, self._at = self._text[self._at :] + fresh, 0
+
+    def _keep(self, key: str, value: Any) -> None:
+        """Entries beside the events, up to a sane number of them."""
+        if len(self.beside) < 1000:
+            self.beside[key] = value
+
+    def _damaged(self, what: str, at: int | None = None) -> DataError:
+        place = self._before + (self._at if at is None else at)
+        return DataError(f"{self._name}: not a whole trace: {what}, near character {place:,}; copy it again")

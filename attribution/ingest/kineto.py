@@ -1,0 +1,252 @@
+"""Kineto and other Chrome traces as `kernels`, `copies`, `ranges`, `range_times` and `slices`, in integer nanoseconds.
+
+In: .json or .json.gz of torch.profiler, or of any tool that writes complete events or begin/end pairs.
+Out: `Ingested`.  `slices` has every interval of the file; kernels and ranges are those that the profiler marked.
+Misuse: the format says microseconds and has no field for another unit (`displayTimeUnit` is about display); a tool that
+writes nanoseconds must be named: `time_unit="ns"`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attribution.errors import DataError, InputError
+from attribution.ingest import bounded, frames
+from attribution.ingest.decimal_ns import PLACES, to_ns
+from attribution.ingest.device_events import copy_table, kernel_table, range_table
+from attribution.ingest.ingested import Ingested, Note, ingested
+from attribution.ingest.json_stream import EventStream
+from attribution.ingest.ranges import range_times
+
+_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver"})
+_COPIES = {"gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_INTERESTING = _CALLS | frozenset(_COPIES) | {"kernel", "user_annotation"}
+
+
+@dataclass
+class _Events:
+    """Columns under construction: one entry a slice; `args` only where they are needed."""
+
+    category: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    lane: list[tuple[Any, Any]] = field(default_factory=list)
+    begin: list[Any] = field(default_factory=list)
+    duration: list[Any] = field(default_factory=list)
+    args: dict[int, dict[str, Any]] = field(default_factory=dict)
+    open: dict[tuple[str, str], list[tuple[dict[str, Any], Any]]] = field(default_factory=dict)
+    pairs: list[tuple[int, Any]] = field(default_factory=list)
+    other: Counter[str] = field(default_factory=Counter)
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Sort one event by its phase."""
+        phase = event.get("ph")
+        if phase == "X":
+            self._add(event, event.get("dur"))
+        elif phase == "B":
+            lane = (str(event.get("pid")), str(event.get("tid")))
+            self.open.setdefault(lane, []).append((event, event.get("ts")))
+        elif phase == "E":
+            stack = self.open.get((str(event.get("pid")), str(event.get("tid"))))
+            if not stack:
+                self.other["end without a begin"] += 1
+                return
+            begun, _ = stack.pop()
+            self.pairs.append((len(self.begin), event.get("ts")))
+            self._add(begun, 0)
+        else:
+            self.other[f"phase {phase!r}"[:40]] += 1
+
+    def _add(self, event: dict[str, Any], duration: Any) -> None:
+        get = event.get
+        category = get("cat") or ""
+        if category in _INTERESTING:
+            args = get("args")
+            self.args[len(self.begin)] = args if isinstance(args, dict) else {}
+        self.category.append(category)
+        self.name.append(get("name") or "")
+        self.lane.append((get("pid"), get("tid")))
+        self.begin.append(get("ts"))
+        self.duration.append(duration)
+
+
+def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTES) -> Ingested:
+    """Read one trace.  `time_unit` is the unit of ts and dur: us (the format's), ns, ms or s.
+
+    Raises DataError for a file that is not a whole trace, or is larger than `max_bytes` after decompression.
+    """
+    path = Path(path)
+    if time_unit not in PLACES:
+        raise InputError(f"time_unit {time_unit!r} is not known; allowed are {', '.join(PLACES)}")
+    events = _Events()
+    with bounded.opened(path, max_bytes) as stream:
+        source = EventStream(stream, path.name)
+        take = events.take
+        for event in source:
+            take(event)
+    notes = _counted(events, source.not_objects)
+    slices, rows, begin, duration = _slices(path.name, events, time_unit, notes)
+    picked = _Picked(path.name, events, rows, begin, duration)
+    kernels = picked.kernels(notes)
+    ranges = picked.ranges()
+    if not len(kernels):
+        notes.append(_no_kernels(events))
+    if source.beside.get("displayTimeUnit") == "ns" and time_unit == "us" and not len(kernels):
+        notes.append(Note("time", 1, "displayTimeUnit is ns: ts and dur were still read as microseconds, as the format "
+                          "says; if the tool wrote nanoseconds, state time_unit='ns'"))  # fmt: skip
+    tables = {"kernels": kernels, "copies": picked.copies(), "ranges": ranges}
+    tables |= {"range_times": range_times(kernels, ranges), "slices": slices}
+    return ingested(path, "chrome-json", tables, notes, tool=_tool(source.beside), gpu=_gpus(source.beside))
+
+
+def _slices(
+    file: str, events: _Events, time_unit: str, notes: list[Note]
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
+    """Table `slices`, and for its rows: place in `events`, begin and duration in ns."""
+    begin, good_begin, rounded = to_ns(events.begin, time_unit)
+    duration, good_duration, also = to_ns(events.duration, time_unit)
+    if events.pairs:
+        ends, good_end, more = to_ns([ts for _, ts in events.pairs], time_unit)
+        place = np.array([p for p, _ in events.pairs])
+        duration[place] = ends - begin[place]
+        good_duration[place] = good_end
+        rounded += more
+    good = good_begin & good_duration
+    rows = np.flatnonzero(good)
+    if bad := len(good) - len(rows):
+        notes.append(Note("rows", bad, f"{bad} slices have no usable ts or dur and were dropped"))
+    if rounded + also:
+        notes.append(Note("time", rounded + also, f"{rounded + also} times had digits below 1 ns: rounded to even"))
+    negative = int((duration[rows] < 0).sum())
+    if negative:
+        notes.append(Note("time", negative, f"{negative} slices end before they begin; kept as they are"))
+    lanes = {lane: f"{lane[0]}/{lane[1]}" for lane in {_plain(lane) for lane in events.lane}}
+    table = frames.table(
+        "slices", len(rows), file=file, slice=np.arange(len(rows)), category=[str(events.category[i]) for i in rows],
+        name=[str(events.name[i]) for i in rows], lane=[lanes[_plain(events.lane[i])] for i in rows],
+        begin_ns=begin[rows], dur_ns=duration[rows],
+    )  # fmt: skip
+    return table, rows, begin, duration
+
+
+def _plain(lane: tuple[Any, Any]) -> tuple[Any, Any]:
+    """A lane that can be a key, whatever JSON held."""
+    return tuple(x if x.__class__ is int or x.__class__ is str else str(x) for x in lane)  # type: ignore[return-value]
+
+
+class _Picked:
+    """Kernels, copies and ranges among the slices."""
+
+    def __init__(self, file: str, events: _Events, rows: np.ndarray, begin: np.ndarray, duration: np.ndarray) -> None:
+        self._file, self._events = file, events
+        self._begin, self._duration = begin, duration
+        self._by: dict[str, list[int]] = {}
+        usable = set(rows.tolist())
+        for place in events.args:
+            if place in usable:
+                self._by.setdefault(str(events.category[place]), []).append(place)
+
+    def kernels(self, notes: list[Note]) -> pd.DataFrame:
+        calls: dict[int, int] = {}
+        for category in _CALLS:
+            for place in self._by.get(category, []):
+                number = _whole(self._events.args[place].get("correlation"))
+                seen = calls.setdefault(number, place)
+                if self._begin[place] < self._begin[seen]:  # a runtime call around a driver call: the outer one
+                    calls[number] = place
+        calls.pop(-1, None)
+        places = self._by.get("kernel", [])
+        args = [self._events.args[p] for p in places]
+        correlation = [_whole(a.get("correlation")) for a in args]
+        launch = [calls.get(c, -1) for c in correlation]
+        return kernel_table(
+            self._file, notes, name=[str(self._events.name[p]) for p in places], begin=self._begin[places],
+            end=self._begin[places] + self._duration[places], correlation=correlation,
+            device=[_whole(a.get("device"), 31) for a in args], context=[_whole(a.get("context"), 31) for a in args],
+            stream=[_whole(a.get("stream")) for a in args], graph=[_whole(a.get("graph node id")) for a in args],
+            process=[_whole(self._events.lane[p][0]) if p >= 0 else -1 for p in launch],
+            launch_begin=[int(self._begin[p]) if p >= 0 else -1 for p in launch],
+            launch_thread=[self._lane(p) if p >= 0 else "" for p in launch], launched=[p >= 0 for p in launch],
+            grid=[_size(a.get("grid")) for a in args], block=[_size(a.get("block")) for a in args],
+        )  # fmt: skip
+
+    def copies(self) -> pd.DataFrame:
+        places = [(p, kind) for category, kind in _COPIES.items() for p in self._by.get(category, [])]
+        at = [p for p, _ in places]
+        args = [self._events.args[p] for p in at]
+        return copy_table(
+            self._file, kind=[kind for _, kind in places], name=[str(self._events.name[p]) for p in at],
+            begin=self._begin[at], end=self._begin[at] + self._duration[at],
+            device=[_whole(a.get("device"), 31) for a in args], stream=[_whole(a.get("stream")) for a in args],
+            correlation=[_whole(a.get("correlation")) for a in args], size_bytes=[_whole(a.get("bytes")) for a in args],
+        )  # fmt: skip
+
+    def ranges(self) -> pd.DataFrame:
+        places = self._by.get("user_annotation", [])
+        return range_table(
+            self._file, name=[str(self._events.name[p]) for p in places], begin=self._begin[places],
+            end=self._begin[places] + self._duration[places], thread=[self._lane(p) for p in places],
+            kind=["user_annotation"] * len(places), domain=[""] * len(places),
+        )  # fmt: skip
+
+    def _lane(self, place: int) -> str:
+        pid, tid = self._events.lane[place]
+        return f"{pid}/{tid}"
+
+
+def _whole(value: Any, bits: int = 62) -> int:
+    """A non-negative integer that fits, else -1; texts of integers count."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    return value if value.__class__ is int and 0 <= value < 1 << bits else -1
+
+
+def _size(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) and len(value) <= 3 else ""
+
+
+def _counted(events: _Events, not_objects: int) -> list[Note]:
+    """A line for whatever is not a slice."""
+    notes = []
+    unfinished = sum(map(len, events.open.values()))
+    if unfinished:
+        text = f"{unfinished} begins have no end: not in slices, and not closed at the end of the trace"
+        notes.append(Note("rows", unfinished, text))
+    for what, count in sorted(events.other.items())[:20]:
+        notes.append(Note("rows", count, f"{count} events of {what} are no intervals and were passed over"))
+    if not_objects:
+        notes.append(Note("rows", not_objects, f"{not_objects} entries of traceEvents are no objects: dropped"))
+    return notes
+
+
+def _no_kernels(events: _Events) -> Note:
+    ranges = sum(c == "cuda_profiler_range" for c in events.category)
+    if ranges:
+        return Note("kernels", 0, f"no kernel event; {ranges} cuda_profiler_range slices hold counters in their place")
+    return Note("kernels", 0, "no kernel event: recorded without a GPU, or by a tool that does not mark kernels")
+
+
+def _tool(beside: dict[str, Any]) -> str:
+    if "schemaVersion" not in beside:
+        return ""
+    cupti = beside.get("cupti_version")
+    return f"Kineto schema {beside['schemaVersion']}" + (f", CUPTI {cupti}" if cupti else "")
+
+
+def _gpus(beside: dict[str, Any]) -> str:
+    devices = beside.get("deviceProperties")
+    if not isinstance(devices, list):
+        return ""
+    return ", ".join(sorted({str(d["name"]) for d in devices if isinstance(d, dict) and d.get("name")}))
+
+
+def check_counts(path: Path, expected_slices: int) -> None:
+    """Raise DataError unless the file holds exactly this many slices: the check after an export."""
+    seen = len(load(path).table("slices"))
+    if seen != expected_slices:
+        raise DataError(f"{path}: {expected_slices} slices were written and {seen} are in it: some were lost")
