@@ -15,7 +15,7 @@ from attribution.ingest import bounded
 from attribution.ingest.ingested import Ingested
 
 KINDS = ("ncu-rep", "ncu-csv", "nsys-sqlite", "chrome-json")
-_OPTIONS = {
+OPTIONS = {
     "ncu-rep": {"sass"},
     "ncu-csv": {"decimal", "keep_unknown_units", "max_bytes"},
     "nsys-sqlite": {"max_rows"},
@@ -77,9 +77,9 @@ def read(path: Path | str, kind: str | None = None, **options: Any) -> Ingested:
     if kind is not None and kind not in KINDS:
         raise InputError(f"kind {kind!r} is not known; allowed are {', '.join(KINDS)}")
     kind = kind or kind_of(path)
-    if wrong := set(options) - _OPTIONS[kind]:
+    if wrong := set(options) - OPTIONS[kind]:
         raise InputError(
-            f"{path.name} is {kind}, which has no option {sorted(wrong)[0]!r}; it has {', '.join(sorted(_OPTIONS[kind]))}"
+            f"{path.name} is {kind}, which has no option {sorted(wrong)[0]!r}; it has {', '.join(sorted(OPTIONS[kind]))}"
         )
     return _loader(kind)(path, **options)
 
