@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attribution.analyze.spans import LANE, lane_keys
+from attribution.analyze.spans import LANE, lane_keys, stretches
 from attribution.analyze.sweep import sweep
 
 Int64s = NDArray[np.int64]
@@ -49,30 +49,71 @@ def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[In
 
 
 def processing(spans: pd.DataFrame) -> dict[str, Int64s]:
-    """Disjoint intervals in which a role processes: arrays run, cta, role (code), begin_ns, end_ns."""
-    columns = {name: spans[name].to_numpy() for name in ("run", "cta", "begin_ns", "end_ns")}
-    columns["role"] = spans["role"].cat.codes.to_numpy().astype(np.int64)
-    wait = spans["wait"].to_numpy()
-    same = np.ones(max(len(wait) - 1, 0), dtype=bool)
-    for name in LANE:
-        same &= columns[name][1:] == columns[name][:-1]
-    # Spans that follow each other need no sorting: all work is processing.
-    if not (same & (columns["begin_ns"][1:] < columns["end_ns"][:-1])).any():
-        work = np.flatnonzero(~wait)
+    """Disjoint intervals in which a role processes, by lane: arrays run, cta, sm, role (code), begin_ns, end_ns."""
+    columns = {name: spans[name].to_numpy() for name in ("run", "cta", "sm", "begin_ns", "end_ns", "wait")}
+    columns["role"] = spans["role"].cat.codes.to_numpy()
+    starts = stretches(columns)
+    keys = lane_keys({name: columns[name][starts] for name in LANE})
+    if not (keys[1:] > keys[:-1]).all():
+        # A frame that was sorted or put together elsewhere: bring its lanes together again.
+        order = np.argsort(lane_keys(columns), kind="stable")
+        columns = {name: values[order] for name, values in columns.items()}
+        starts = stretches(columns)
+    within = columns["begin_ns"][1:] < columns["end_ns"][:-1]
+    within[starts[1:] - 1] = False
+    # Spans that follow each other need no cutting: all work is processing.
+    if not within.any():
+        work = np.flatnonzero(~columns.pop("wait"))
         return {name: values[work] for name, values in columns.items()}
-    key = lane_keys(columns)
-    keys, dense = np.unique(key, return_inverse=True)
-    found = sweep(dense, wait.astype(np.int8), columns["begin_ns"], columns["end_ns"])
+    count = len(within) + 1
+    near = np.searchsorted(starts, np.arange(CHUNK, count, CHUNK))
+    cuts = np.unique(np.r_[0, starts[near[near < len(starts)]], count])
+    parts = []
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        here = {name: values[first:last] for name, values in columns.items()}
+        lanes = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)] - first
+        wait = here.pop("wait")
+        carved = _carved(here["begin_ns"], here["end_ns"], wait, lanes)
+        of, begin, end = carved if carved is not None else _swept(here["begin_ns"], here["end_ns"], wait, lanes)
+        facts = {name: here[name][of] for name in ("run", "cta", "sm", "role")}
+        parts.append({**facts, "begin_ns": begin, "end_ns": end})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Work without waits for spans that overlap in any way: index of a span of the same lane, begin, end."""
+    lane = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(begin)]))
+    found = sweep(lane, wait.astype(np.int8), begin, end)
     on = found.only(0)
-    owner = keys[found.group[on]]
-    begin = found.begin_ns[on]
-    return {
-        "run": owner >> 31,
-        "cta": (owner >> 7) & 0xFFFFFF,
-        "role": owner & 127,
-        "begin_ns": begin,
-        "end_ns": begin + found.length_ns[on],
-    }
+    return starts[found.group[on]], found.begin_ns[on], found.begin_ns[on] + found.length_ns[on]
+
+
+def _carved(
+    begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s
+) -> tuple[Int64s, Int64s, Int64s] | None:
+    """As `_swept`, when work spans are disjoint and so are the waits inside each; else None.
+
+    This is how kernels write (a batch with waits in it), and it needs no sorting.
+    """
+    place = np.arange(len(wait))
+    first = np.zeros(len(wait), dtype=np.int64)
+    first[starts] = starts
+    first = np.maximum.accumulate(first)
+    work = np.maximum.accumulate(np.where(wait, -1, place))
+    # A wait is inside the work that began last in its lane, if that has not ended.
+    inside = wait & (work >= first) & (begin < end[work])
+    kept = np.flatnonzero(~wait | inside)
+    wait, work, begin, end, stop = wait[kept], work[kept], begin[kept], end[kept], end[work[kept]]
+    after = np.where(wait, end, begin)
+    until = stop.copy()
+    until[:-1] = np.where(wait[1:], begin[1:], until[:-1])
+    new_lane = np.flatnonzero(first[kept[1:]] != first[kept[:-1]])
+    apart = begin[1:] >= np.where(wait[1:], after[:-1], stop[:-1])
+    apart[new_lane] = True
+    if (end > stop).any() or not apart.all():
+        return None
+    real = np.flatnonzero(until > after)
+    return kept[real], after[real], until[real]
 
 
 def roles(spans: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Trace events to spans: one row per begin-end pair, and a list of what could not be paired.
 
 In: tables `events` and `lanes`, the roles and events that the kernel declares.  Out: frames.
-Events lie in lane order (run, CTA, role), each lane in the order of writing; spans of a lane nest.
+Events lie in lane order (run, CTA, role), each lane in the order of writing; an event nests, if at all, in others.
 Misuse: a begin without an end is listed in `unpaired`, never closed at the end of the trace; totals from a lane that lost
 records are refused by `check_complete`; two stamps closer than the timer's tick have no order.
 """
@@ -158,7 +158,7 @@ def _sms(
     lanes: pd.DataFrame, columns: Mapping[str, NDArray[Any]], roles: Sequence[str]
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """SM at the begin of each span's lane, and whether the lane ended on another one; looked up once per stretch of a lane."""
-    starts = _stretches(columns)
+    starts = stretches(columns)
     wanted = lane_keys({name: columns[name][starts] for name in LANE})
     known = lane_keys(lanes)
     order = np.argsort(known, kind="stable")
@@ -173,7 +173,7 @@ def _sms(
     return np.repeat(begin, sizes), np.repeat(begin != end, sizes)
 
 
-def _stretches(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+def stretches(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Where the rows of another lane begin."""
     change = np.zeros(len(columns["run"]), dtype=bool)
     change[:1] = True
@@ -185,21 +185,47 @@ def _stretches(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
 def _pairs(events: pd.DataFrame) -> tuple[Positions, Positions]:
     """Positions of the begins and of their ends, by lane, in the order of the begins."""
     edge, event = events["edge"].to_numpy(), events["event"].to_numpy()
-    if len(edge) % 2 == 0 and not edge[0::2].any() and edge[1::2].all():
-        # Flat lanes alternate: a slice, which is what ten million events need.
-        lanes = {c: events[c].to_numpy() for c in LANE}
-        if all((c[0::2] == c[1::2]).all() for c in (event, *lanes.values())):
-            starts = 2 * _stretches({name: c[0::2] for name, c in lanes.items()})
-            keys = lane_keys({name: c[starts] for name, c in lanes.items()})
-            # Lanes out of order would pass as they are, and overlap would then cut a CTA in two.
-            if (keys[1:] > keys[:-1]).all():
-                return slice(0, None, 2), slice(1, None, 2)
+    lanes = {c: events[c].to_numpy() for c in LANE}
+    starts = stretches(lanes)
+    keys = lane_keys({name: c[starts] for name, c in lanes.items()})
+    # Lanes out of order would pass as they are, and overlap would then cut a CTA in two.
+    if (keys[1:] > keys[:-1]).all():
+        if _alternate(edge, event) and not (starts % 2).any():
+            return slice(0, None, 2), slice(1, None, 2)
+        if (found := _by_event(edge, event, starts)) is not None:
+            return found
     key = lane_keys(events)
     order = np.argsort(key, kind="stable")
     key, edge, event = key[order], edge[order], event[order]
     first, last = _nested(key, edge, event)
     by_begin = np.argsort(first, kind="stable")
     return order[first][by_begin], order[last][by_begin]
+
+
+def _alternate(edge: Codes, event: Codes) -> bool:
+    """Whether each begin is directly followed by its end: then a slice does what ten million events need."""
+    if len(edge) % 2 or edge[0::2].any() or not edge[1::2].all():
+        return False
+    return bool((event[0::2] == event[1::2]).all())
+
+
+def _by_event(
+    edge: Codes, event: Codes, starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Pairs where, event by event, begins and ends alternate in each lane: nested waits, without sorting.
+
+    None where they do not, because an event nests in itself or a record is missing.
+    """
+    lane = np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(np.r_[starts, len(edge)]))
+    ends = np.empty(len(edge), dtype=np.int64)
+    for code in np.flatnonzero(np.bincount(event)):
+        mine = np.flatnonzero(event == code)
+        one, two = mine[0::2], mine[1::2]
+        if len(one) != len(two) or edge[one].any() or not edge[two].all() or (lane[one] != lane[two]).any():
+            return None
+        ends[one] = two
+    first = np.flatnonzero(edge == 0)
+    return first, ends[first]
 
 
 def _nested(

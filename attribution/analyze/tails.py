@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from attribution.analyze.overlap import union_ns
+from attribution.analyze.overlap import processing, union_ns
+from attribution.analyze.spans import stretches
 from attribution.errors import DataError
 
 
 def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
-    """run, sm, ctas, rows, busy_ns (at least one role works), finish_ns; `sms` rows a run.  Raises DataError."""
+    """run, sm, ctas, rows, busy_ns (at least one role processes), finish_ns; `sms` rows a run.  Raises DataError."""
     for name, frame in (("spans", spans), ("rows", rows)):
         if len(frame) and not 0 <= int(frame["sm"].min()) <= int(frame["sm"].max()) < sms:
             raise DataError(f"{name}: SM id {int(frame['sm'].max())} on a device of {sms} SMs")
@@ -24,12 +25,24 @@ def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     out = pd.DataFrame(index=index)
     out["ctas"] = grouped["cta"].nunique()
     out["rows"] = grouped["rows"].sum()
-    work = np.flatnonzero(~spans["wait"].to_numpy())
-    run = np.searchsorted(runs, spans["run"].to_numpy()[work])
-    group = run * np.int64(sms) + spans["sm"].to_numpy()[work]
-    begin, end = spans["begin_ns"].to_numpy()[work], spans["end_ns"].to_numpy()[work]
-    out["busy_ns"], out["finish_ns"] = union_ns(group, begin, end, len(index))
+    active = processing(spans)
+    group = np.searchsorted(runs, active["run"]) * np.int64(sms) + active["sm"]
+    out["busy_ns"], _ = union_ns(group, active["begin_ns"], active["end_ns"], len(index))
+    out["finish_ns"] = _finish(spans)
     return out.fillna(0).astype(np.int64).reset_index()
+
+
+def _finish(spans: pd.DataFrame) -> pd.Series:
+    """End of the last work span, by run and SM."""
+    columns = {name: spans[name].to_numpy() for name in ("run", "cta", "sm")}
+    columns["role"] = spans["role"].cat.codes.to_numpy()
+    starts = stretches(columns)
+    if not len(starts):
+        return pd.Series(dtype=np.int64, index=pd.MultiIndex.from_arrays([[], []], names=["run", "sm"]))
+    never = np.iinfo(np.int64).min
+    ends = np.maximum.reduceat(np.where(spans["wait"].to_numpy(), never, spans["end_ns"].to_numpy()), starts)
+    lanes = pd.DataFrame({"run": columns["run"][starts], "sm": columns["sm"][starts], "end_ns": ends})
+    return lanes[lanes["end_ns"] > never].groupby(["run", "sm"])["end_ns"].max()
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -168,3 +168,52 @@ def test_64_ctas_on_78_sms_leave_14_without_rows() -> None:
 def test_an_sm_beyond_the_device_is_an_error() -> None:
     with pytest.raises(DataError, match="SM id 9 on a device of 8 SMs"):
         tails.per_sm(spans((0, "math", 0, 1, ""), sm=9), rows((0, 9, 1)), 8)
+
+
+def nested(ctas: int, batches: int, seed: int, cross: bool) -> pd.DataFrame:
+    """Lanes of work with waits inside, some touching the work's edges; with `cross`, waits that also reach beyond it."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for cta in range(ctas):
+        for role in ROLES:
+            time = 0
+            for _ in range(batches):
+                begin = time + int(rng.integers(0, 5))
+                marks = begin + np.sort(rng.integers(0, 60, 4))
+                time = begin + 60
+                made.append((cta, role, begin, time, ""))
+                late = int(rng.integers(1, 9)) if cross and rng.random() < 0.3 else 0
+                made += [
+                    (cta, role, int(marks[0]), int(marks[1]), "math"),
+                    (cta, role, int(marks[2]), int(marks[3]) + late, "math"),
+                ]
+    return spans(*made)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("chunk", [16, 1 << 17])
+def test_nested_waits_agree_with_counting_on_a_line(cross: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of taking waits out of work, in one chunk and in many, and in any order of the spans."""
+    monkeypatch.setattr(overlap, "CHUNK", chunk)
+    frame = nested(5, 6, seed=4, cross=cross)
+    line: dict[tuple[int, str], np.ndarray] = {}
+    for cta, role, begin, end, wait in frame[["cta", "role", "begin_ns", "end_ns", "wait"]].itertuples(index=False):
+        counts = line.setdefault((cta, role), np.zeros((2, 800), dtype=int))
+        counts[int(wait), begin:end] += 1
+    busy = {lane: (counts[0] > 0) & (counts[1] == 0) for lane, counts in line.items()}
+    for order in (np.arange(len(frame)), np.random.default_rng(0).permutation(len(frame))):
+        table = overlap.roles(frame.iloc[order]).set_index("role")
+        for role in ROLES:
+            others = [np.logical_or.reduce([busy[c, r] for r in ROLES if r != role]) for c in range(5)]
+            assert table.loc[role, "processing_ns"] == sum(busy[c, role].sum() for c in range(5))
+            assert table.loc[role, "hidden_ns"] == sum((busy[c, role] & others[c]).sum() for c in range(5))
+        union = np.logical_or.reduce(list(busy.values()))
+        per_sm = tails.per_sm(frame.iloc[order], rows((0, 0, 5)), 1)
+        assert per_sm["busy_ns"].tolist() == [union.sum()]
+        assert per_sm["finish_ns"].tolist() == [frame.loc[~frame["wait"], "end_ns"].max()]
+
+
+def test_busy_time_of_an_sm_has_no_waits_in_it() -> None:
+    """Case 10 on an SM: 0-100 with a wait 10-95 is busy 15."""
+    table = tails.per_sm(spans((0, "math", 0, 100, ""), (0, "math", 10, 95, "topk")), rows((0, 0, 1)), 1)
+    assert table[["busy_ns", "finish_ns"]].to_numpy().tolist() == [[15, 100]]
