@@ -8,6 +8,7 @@ Misuse: packets are streamed; do not build a whole trace in memory (a million sl
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,9 @@ def write_perfetto(spans: pd.DataFrame, path: Path) -> int:
     except OSError as error:
         raise MeasureError(f"cannot write {path}: {error.strerror}; nothing was written") from error
     finally:
-        draft.unlink(missing_ok=True)
+        # Where the folder is a file, or gone, there is no draft either, and the first error is the one to show.
+        with contextlib.suppress(OSError):
+            draft.unlink()
     return sum(wanted.values())
 
 

@@ -6,6 +6,7 @@ Misuse: no pyplot here, so nothing is left open; a figure shows one arm's trace 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,4 +131,6 @@ def save(figure: Figure, path: Path) -> None:
     except OSError as error:
         raise MeasureError(f"cannot write {path}: {error.strerror}; nothing was written") from error
     finally:
-        draft.unlink(missing_ok=True)
+        # Where the folder is a file, or gone, there is no draft either, and the first error is the one to show.
+        with contextlib.suppress(OSError):
+            draft.unlink()

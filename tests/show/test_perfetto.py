@@ -58,3 +58,9 @@ def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="cannot write"):
         perfetto.write_perfetto(CASES["nested"], tmp_path / "no" / "t.pftrace")
+
+
+def test_a_file_where_a_folder_should_be_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MeasureError, match="cannot write"):
+        perfetto.write_perfetto(CASES["nested"], tmp_path / "file" / "t.pftrace")
