@@ -15,7 +15,7 @@ from typing import Any
 
 from attribution import order
 from attribution.declare import FlagValue, Kernel, Variant, nearest
-from attribution.errors import InputError
+from attribution.errors import DataError, InputError
 
 NULL = "null"
 """Name of the arm that is the base again."""
@@ -98,6 +98,26 @@ class Plan:
             "order": {"design": "williams", "seed": self.order_seed},
             "questions": [{"base": q.base, "arms": [a.facts() for a in q.arms]} for q in self.questions],
         }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Plan:
+        """The plan whose `facts()` these are.  Raises DataError."""
+        try:
+            questions = tuple(Question(q["base"], tuple(Arm(**arm) for arm in q["arms"])) for q in facts["questions"])
+            plan = cls(
+                facts["kernel"],
+                facts["shape"],
+                facts["distribution"],
+                facts["seed"],
+                facts["rounds"],
+                facts["order"]["seed"],
+                questions,
+            )
+        except (KeyError, TypeError) as error:
+            raise DataError(f"these are no facts of a plan: {type(error).__name__}: {error}") from error
+        if plan.facts() != facts:
+            raise DataError(f"a plan with design {facts['order']} is not known: use the attribution that wrote it")
+        return plan
 
 
 @dataclass(frozen=True)

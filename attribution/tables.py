@@ -113,6 +113,15 @@ TABLES: dict[str, dict[str, Column]] = {
         passed=("bool", "whether it held"),
         detail=("str", "what was seen"),
     ),
+    "conditions": _table(
+        run=("int32", "run"),
+        when=("category", "before or after the run's timing"),
+        sm_clock_mhz=("float64", "SM clock as the driver tells it, MHz; NaN where not known"),
+        temperature_c=("float64", "GPU temperature, degrees C; NaN where not known"),
+        power_w=("float64", "power drawn, W; NaN where not known"),
+        throttle=("category", "reasons for a lower clock, comma-separated; '' for none, or unknown"),
+        others=("int32", "other processes on the GPU, -1 where not known"),
+    ),
     "capacity": _table(
         run=("int32", "run"),
         limit=("category", "segment, row, spill or underflow"),

@@ -11,7 +11,7 @@ import sys
 import typer
 
 from attribution import __version__
-from attribution.cli import build, export, new, predict, run, show
+from attribution.cli import build, export, ingest, new, predict, run, show
 from attribution.cli import compare as compare_verb
 from attribution.cli import list as list_verb
 from attribution.errors import AttrError
@@ -28,6 +28,7 @@ app.command("list")(list_verb.list_)
 app.command()(build.build)
 app.command()(run.run)
 app.command()(predict.predict)
+app.command()(ingest.ingest)
 app.command()(show.show)
 app.command("compare")(compare_verb.compare)
 app.command()(export.export)

@@ -146,6 +146,13 @@ class Nvml:
             others,
         )
 
+    def driver(self) -> str:
+        """Version of the driver, '' where not known."""
+        try:
+            return str(self.nvml.nvmlSystemGetDriverVersion()) if self.handle is not None else ""
+        except Exception:
+            return ""
+
     def facts(self) -> dict[str, Any]:
         """Limits that identify the card's settings; None where not known."""
         limit = self._ask("nvmlDeviceGetEnforcedPowerLimit")

@@ -128,7 +128,7 @@ class HostCase:
         return self.kernel.check(self.inputs, output, self.reference, self.shape, arm.flags)
 
 
-def inputs_hash(contents: Mapping[str, bytes]) -> str:
+def inputs_hash(contents: Mapping[str, Any]) -> str:
     """sha256 over the inputs' bytes in the order of their names, first 16 digits."""
     digest = hashlib.sha256()
     for name in sorted(contents):
