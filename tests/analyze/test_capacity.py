@@ -1,0 +1,103 @@
+"""Which limit fails, how often, and what that costs: planted rows, planted runs, published totals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import planted_gpu
+import pytest
+
+from attribution.analyze import capacity
+from attribution.errors import DataError
+from attribution.tables import conform
+
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+
+
+def test_causes_of_single_rows() -> None:
+    counts = np.array([[700, 700], [737, 100], [800, 800], [400, 400], [10, 10], [1000, 100]])
+    valid = np.array([9000, 9000, 9000, 9000, 20, 9000])
+    found = capacity.causes(counts, capacity=736, spill=0, k=1024, valid=valid)
+    assert list(found) == ["fits", "underflow", "row", "underflow", "fits", "segment"]
+    assert list(capacity.causes(counts, 736, 264, 1024, valid))[5] == "fits"
+
+
+def test_published_overflow_rows_and_their_cost() -> None:
+    rows = pd.read_csv(PUBLISHED / "overflow_rows.csv").set_index("cause")["rows"]
+    schemes = pd.read_csv(PUBLISHED / "overflow_schemes.csv").set_index("scheme")
+    # 5,888 entries in 8 segments: rebuild rows of each cause and let the classifier find them.
+    kinds = {"segment": [737, 100, 500, 500, 500, 500, 500, 500], "row": [800] * 8, "underflow": [1] * 8}
+    many = [rows["segment_overflow_total_within_capacity"], rows["row_total_over_capacity"], rows["fewer_than_k"]]
+    counts = np.repeat(np.array(list(kinds.values())), many, axis=0)
+    found = capacity.causes(counts, 736, 0, 2048, np.full(len(counts), 163840))
+    assert dict(zip(*np.unique(found, return_counts=True), strict=True)) == {"segment": 449, "row": 95}
+    assert len(found) == schemes.loc["discard_and_recompute", "rows_recomputed"]
+    cost = capacity.cost_per_failure(
+        20 * schemes.loc["discard_and_recompute", "complete_ms"] * 1e6,
+        20 * schemes.loc["keep_and_merge", "complete_ms"] * 1e6,
+        len(found),
+    )
+    assert cost == pytest.approx(62e3, rel=0.01)
+    with pytest.raises(DataError, match="no row failed"):
+        capacity.cost_per_failure(1, 1, 0)
+
+
+def planted(cost_ns: float = 5e4, rounds: int = 20, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Runs of which every other one has 4 failing rows; repair takes 2e4 ns, and `cost_ns` a failing row."""
+    tables = planted_gpu.measured(
+        {"full": {"full": 1e6, "null": 1e6}}, rounds=rounds, seed=seed, stages={"repair": 2e4, "gaps": 1e3}
+    )
+    runs = tables["runs"]
+    fails = np.where(runs["round"] % 2 == 0, 4, 0)
+    rows = [
+        (run, limit, n if limit == "segment" else 0, 64)
+        for run, n in zip(runs["run"], fails, strict=True)
+        for limit in capacity.CAUSES[1:]
+    ]
+    tables["capacity"] = conform("capacity", pd.DataFrame(rows, columns=["run", "limit", "failures", "of"]))
+    times = tables["times"]
+    extra = dict(zip(runs["run"], fails * cost_ns, strict=True))
+    for stage in ("repair", "operator"):
+        mine = times["stage"] == stage
+        times.loc[mine, "time_ns"] += times.loc[mine, "run"].map(extra).to_numpy()
+    counts = pd.DataFrame({"run": runs["run"], "metric": "launches", "value": 5.0})
+    tables["counters"] = pd.concat([tables["counters"], planted_gpu.counted(counts, stage="repair")], ignore_index=True)
+    return tables
+
+
+def test_rates_count_equal_inputs_once() -> None:
+    tables = planted()
+    found = capacity.failures(tables["runs"], tables["capacity"]).set_index(["arm", "limit"])
+    assert found.loc[("full", "segment"), ["failures", "of", "seeds"]].tolist() == [40, 20 * 64, 20]
+    assert found.loc[("full", "segment"), "rate_low"] < 40 / 1280 < found.loc[("full", "segment"), "rate_high"]
+    none = found.loc[("full", "underflow")]
+    assert (none["rate"], none["rate_low"]) == (0, 0)
+    assert none["rate_high"] == pytest.approx(3.69 / 1280, rel=0.01)
+
+
+def test_an_outcome_that_is_not_deterministic_has_no_rate() -> None:
+    tables = planted()
+    runs = tables["runs"]
+    again = runs.assign(inputs="0" * 16)
+    with pytest.raises(DataError, match="not deterministic"):
+        capacity.failures(again, tables["capacity"])
+
+
+def test_cost_of_a_failure_and_of_the_path_when_nothing_fails() -> None:
+    found = capacity.exception_path(planted()).set_index("arm").loc["full"]
+    assert found["per_failure_low_ns"] < 5e4 < found["per_failure_high_ns"]
+    assert found["idle_ns"] == pytest.approx(2e4, rel=0.02)
+    assert found["launches"] == 5
+    assert found["failing_rows"] == 2
+    free = capacity.exception_path(planted(cost_ns=0.0)).set_index("arm").loc["full"]
+    assert free["per_failure_low_ns"] < 0 < free["per_failure_high_ns"]
+
+
+def test_a_cost_is_not_invented_where_failures_never_vary() -> None:
+    tables = planted()
+    tables["capacity"]["failures"] = 0
+    found = capacity.exception_path(tables).set_index("arm").loc["full"]
+    assert np.isnan(found["per_failure_ns"])
+    assert found["idle_ns"] > 0
