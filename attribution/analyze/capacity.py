@@ -97,19 +97,21 @@ def exception_path(tables: Mapping[str, pd.DataFrame], stage: str = "repair", sc
         table[name] = mine.reindex(table["run"]).to_numpy()
     table["failing"] = failed.reindex(table["run"]).to_numpy(float)
     counters = tables["counters"]
+    of_stage = counters[(counters["metric"] == "launches") & (counters["stage"] == stage)]
+    launches = of_stage.groupby("run")["value"].sum()
     table["launches"] = launches.reindex(table["run"]).to_numpy(float)
     table = table[table["time_ns"].notna() & table["failing"].notna()]
     rows = []
-    for (question, arm, distribution), mine in table.groupby(["question", "arm", "distribution"], sort=False):
-        idle = mine.loc[mine["failing"] == 0, "time_ns"]
+    for (question, arm, distribution), part in table.groupby(["question", "arm", "distribution"], sort=False):
+        idle = part.loc[part["failing"] == 0, "time_ns"]
         around = table[(table["question"] == question) & table["arm"].isin([arm, question, "null"])]
         slope = _slope(around["failing"].to_numpy(float), around["time_ns"].to_numpy(float))
         rows.append(
             {
-                "question": question, "arm": arm, "distribution": distribution, "runs": len(mine),
-                "failing_rows": float(mine["failing"].mean()), "time_ns": float(mine["time_ns"].mean()),
-                "share": float(mine["time_ns"].sum() / mine["operator_ns"].sum()),
-                "launches": float(mine["launches"].mean()), "idle_ns": float(idle.mean()) if len(idle) else math.nan,
+                "question": question, "arm": arm, "distribution": distribution, "runs": len(part),
+                "failing_rows": float(part["failing"].mean()), "time_ns": float(part["time_ns"].mean()),
+                "share": float(part["time_ns"].sum() / part["operator_ns"].sum()),
+                "launches": float(part["launches"].mean()), "idle_ns": float(idle.mean()) if len(idle) else math.nan,
                 "per_failure_ns": slope[1], "per_failure_low_ns": slope[0], "per_failure_high_ns": slope[2],
             }
         )  # fmt: skip
