@@ -37,6 +37,23 @@ def run(
     ] = None,
     knob: Annotated[list[str] | None, typer.Option("--knob", help="ctas=64,sms=16: launch knobs of every arm.")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds; whole Williams designs balance best.")] = None,
+    machine: Annotated[
+        str, typer.Option("--machine", help="auto (a GPU where there is one that can be used), host, or cuda.")
+    ] = "auto",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="event, graph, ncu: instruments on a GPU; may be repeated."),
+    ] = None,
+    cache: Annotated[str, typer.Option("--cache", help="warm, or cold: rotate over more than the L2.")] = "warm",
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="0.2%: go on until every ratio is known to that (half-width).")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="90s or 240: seconds or rounds that --precision may take.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds without progress after which a GPU run counts as hung.")
+    ] = 120.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the inputs.")] = 1,
     order_seed: Annotated[int, typer.Option("--order-seed", min=0, help="Seed of the order of arms.")] = 0,
     out: Out = None,
@@ -49,7 +66,7 @@ def run(
 
     Each variant's base and a null arm (the base again) run in the same rounds.
     """
-    from attribution.measure import job
+    from attribution.measure.start import ask, measure
     from attribution.plan import Overrides, plan
 
     folder = root_folder(root)
@@ -58,19 +75,21 @@ def run(
         raise InputError(f"--rounds {rounds}: allowed is an integer >= 1")
     if resume and out is None:
         raise InputError("--resume needs --out: the recording whose .partial folder is to go on")
+    asked = ask(found, machine, scope or [], cache, precision, budget, rounds, timeout)
+    knobs = asked.knobs(found, integers("--knob", knob or []))
     overrides = Overrides(
         integers("--shape", shape or []),
         flag_values(found, flag or []),
-        integers("--knob", knob or []),
+        knobs,
         distribution,
         seed,
-        rounds or 0,
+        asked.rounds,
         order_seed,
     )
     planned = plan(found, variants, variant, overrides)
     path = out or Path("recordings") / f"{found.name}-{'-'.join(variant)}-{time.strftime('%Y%m%d-%H%M%S')}"
     with progress_bar(quiet=json) as progress:
-        recording = job.execute(planned, found, variants, path, progress, resume, overwrite)
+        recording = measure(asked, planned, found, variants, path, progress, resume, overwrite)
     rows = answer_rows(recording, None)
     if json:
         print_json({"recording": str(path), "answers": rows})

@@ -290,7 +290,8 @@ def planned_runs(plan: Plan, traced_rounds: int) -> list[PlannedRun]:
         extra = [r for r in timed if r.arm.name != NULL and r.arm.flags.get("TRACE") == 0]
         out += timed
         for run in extra if number < traced_rounds else []:
-            arm = replace(run.arm, name=run.arm.name + TRACED, flags={**run.arm.flags, "TRACE": 1})
+            name, flags = run.arm.name + TRACED, {**run.arm.flags, "TRACE": 1}
+            arm = replace(run.arm, name=name, variant=run.arm.variant + TRACED, flags=flags)
             before = out[-1].arm.name if out[-1].question == run.question else ""
             out.append(replace(run, arm=arm, position=len(timed) + extra.index(run), predecessor=before))
     return [replace(run, run=i) for i, run in enumerate(out)]

@@ -1,0 +1,232 @@
+"""The worker that measures on a GPU: `python -m attribution.measure.cuda JOB.json OUT`.  All launches are made here.
+
+In: a job file (see worker.py); the kernel's GPU module (see launch.py).  Out: see worker.py.
+Kernels are built by NVRTC and launched on torch's current stream; torch owns memory, events and graphs.
+An error that leaves the context unusable ends this process: `MachineLost`; who started it starts another.
+Misuse: never import this module to look something up; it is run as a child process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attribution.build import Build, build
+from attribution.declare import Check, Kernel
+from attribution.errors import AttrError, InputError, MeasureError
+from attribution.measure import clocks, cold, facts, host, stamp, timing, worker
+from attribution.measure.job import Case, MachineLost, inputs_hash
+from attribution.measure.prepared import Module, Prepared
+from attribution.measure.traced import trace_tables
+from attribution.plan import Arm, Plan, json_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+KEPT_REFERENCES = 4
+"""References held at once: for some kernels one is a score matrix of gigabytes."""
+
+
+def gpu_module(kernel: Kernel) -> ModuleType:
+    """The module in the kernel's folder that `Kernel.gpu` names.  Raises InputError."""
+    if kernel.gpu is None:
+        raise InputError(f"kernel {kernel.name} names no GPU module: it runs on the host machine only")
+    package = next(name for name, m in sys.modules.items() if getattr(m, "KERNEL", None) is kernel)
+    module = importlib.import_module(f"{package}.{kernel.gpu}")
+    for name in ("inputs", "operator", "reference", "check"):
+        if not callable(getattr(module, name, None)):
+            raise InputError(f"kernel {kernel.name}: its GPU module {kernel.gpu} has no function {name}")
+    return module
+
+
+class CudaCase:
+    """Inputs of one seed on the GPU, and references made when asked for."""
+
+    def __init__(self, machine: CudaMachine, seed: int) -> None:
+        self.machine, self.seed = machine, seed
+        plan = machine.plan
+        self.inputs = machine.guarded(lambda: machine.module.inputs(plan.shape, plan.distribution, seed))
+        contents = {n: t.contiguous().view(_bytes()).cpu().numpy().data for n, t in self.inputs.items()}
+        self.hash = inputs_hash(contents)
+        self._references: dict[str, Any] = {}
+
+    def check(self, arm: Arm, output: Any) -> list[Check]:
+        module, shape = self.machine.module, self.machine.plan.shape
+        key = json_text({k: v for k, v in arm.flags.items() if k != "TRACE"})
+        if key not in self._references:
+            while len(self._references) >= KEPT_REFERENCES:
+                del self._references[next(iter(self._references))]
+            self._references[key] = self.machine.guarded(lambda: module.reference(self.inputs, shape, arm.flags))
+        reference = self._references[key]
+        return self.machine.guarded(lambda: list(module.check(self.inputs, output, reference, shape, arm.flags)))
+
+
+class CudaMachine:
+    """One GPU as a Machine."""
+
+    def __init__(self, kernel: Kernel, plan: Plan, options: worker.Options, tell: worker.Tell) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise MeasureError(f'torch is not installed: `pip install "attribution[gpu]"` ({error})') from error
+        if not torch.cuda.is_available():
+            raise MeasureError(
+                "torch sees no CUDA device; --machine host runs the same variants on the reference machine"
+            )
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")  # makes the context current
+        tell("doing", label="torch and the GPU are there")
+        self.kernel, self.plan, self.options, self.tell = kernel, plan, options, tell
+        self.module = gpu_module(kernel)
+        self.arch = facts.arch_for(self.module, kernel)
+        self.nvml = clocks.Nvml(pci_bus_id=facts.pci_bus_id())
+        self.stamps = stamp.Stamps(self.arch, facts.properties().multiprocessor_count, options.samples + 64)
+        self.primary = ("graph" if "graph" in options.scopes else options.scopes[0], "operator")
+        self.traced_rounds = options.traced_rounds
+        self._builds: dict[str, Build] = {}
+        self._modules: dict[str, Module] = {}
+        self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._traces_kept: set[tuple[str, str]] = set()
+        self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
+
+    def facts(self) -> dict[str, Any]:
+        return self._facts
+
+    def guarded(self, action: Callable[[], T]) -> T:
+        """The action's value; its errors as MeasureError, or MachineLost when the context does not survive."""
+        import torch
+
+        try:
+            value = action()
+            torch.cuda.synchronize()
+            return value
+        except (AttrError, MachineLost) as error:
+            self._alive(error)
+            raise
+        except Exception as error:
+            self._alive(error)
+            words = str(error).strip().splitlines() or [""]
+            raise MeasureError(f"{type(error).__name__}: {words[0]}") from error
+
+    def _alive(self, error: Exception) -> None:
+        """Raises MachineLost when the context can no longer be used."""
+        import torch
+
+        try:
+            torch.cuda.synchronize()
+        except Exception as poisoned:
+            words = str(poisoned).strip().splitlines() or [""]
+            raise MachineLost(f"{words[0]} (the context is lost; seen after {type(error).__name__})") from error
+
+    def case(self, seed: int) -> CudaCase:
+        self.tell("doing", label=f"inputs of seed {seed}")
+        return CudaCase(self, seed)
+
+    def build(self, arm: Arm) -> str:
+        key = json_text(arm.flags)
+        if key not in self._builds:
+            self.tell("doing", label=f"building {arm.name}")
+            self._builds[key] = build(self.kernel, arm.flags, self.arch)
+        return self._builds[key].identity
+
+    def prepare(self, arm: Arm, inputs: Mapping[str, Any]) -> Prepared:
+        """The arm on these inputs, ready to run."""
+        identity = self.build(arm)
+        key = json_text(arm.flags)
+        if identity not in self._modules:
+            self._modules[identity] = Module(self._builds[key])
+        operator = self.module.operator(inputs, self.plan.shape, arm.flags, arm.knobs)
+        return Prepared(self.kernel, operator, self._modules[identity], int(arm.flags.get("TRACE", 0)))
+
+    def output(self, arm: Arm, case: Case) -> Any:
+        assert isinstance(case, CudaCase)
+
+        def once() -> Any:
+            prepared = self.prepare(arm, case.inputs)
+            prepared.poison()
+            prepared.run()
+            return prepared.operator.output
+
+        return self.guarded(once)
+
+    def measure(self, arm: Arm, case: Case) -> host.Measured:
+        assert isinstance(case, CudaCase)
+        return self.guarded(lambda: self._measure(arm, case))
+
+    def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
+        """The arm prepared on the case's inputs: once, or as often as a cold cache needs."""
+        key = arm.name, json_text(arm.flags)
+        if key not in self._prepared:
+            mine = [self.prepare(arm, case.inputs)]
+            if self.options.cache == "cold":
+                bytes_each = sum(t.nbytes for t in mine[0].tensors())
+                for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
+                    mine.append(self.prepare(arm, {n: t.clone() for n, t in case.inputs.items()}))
+            self._prepared[key] = mine
+        return self._prepared[key]
+
+    def _measure(self, arm: Arm, case: CudaCase) -> host.Measured:
+        import pandas as pd
+
+        copies = self._copies(arm, case)
+        samples = max(self.options.samples, len(copies))
+        if self.options.cache == "cold":
+            bytes_each = sum(t.nbytes for t in copies[0].tensors())
+            cold.check_cold(bytes_each, len(copies), samples, self._facts["l2_bytes"])
+        for one in copies:
+            one.poison()
+        before = self.nvml.read()
+        rows: list[timing.Row] = []
+        if "event" in self.options.scopes:
+            rows += timing.event_samples(copies, self.stamps, samples, stages=True)
+            rows += timing.event_samples(copies, self.stamps, samples, stages=False)
+        if "graph" in self.options.scopes:
+            # The whole operator last: its output is what is checked.
+            if "main" in copies[0].stages:
+                rows += timing.graph_samples(copies, self.stamps, samples, "main")
+            rows += timing.graph_samples(copies, self.stamps, samples, "operator")
+        after = self.nvml.read()
+        self._check_rates(arm, case, rows)
+        times = timing.frame(rows, self.options.cache, after)
+        tables = {"counters": facts.counters(copies[0], arm), "conditions": _conditions(before, after)}
+        if copies[0].level:
+            found = trace_tables(self.kernel, copies[0].trace(), next(iter(self.plan.shape.values())))
+            times = pd.concat([times, found.pop("times")], ignore_index=True)
+            key = arm.name, json_text(arm.flags)
+            if key in self._traces_kept:  # one trace of an arm is enough to look at
+                found.pop("events")
+            self._traces_kept.add(key)
+            tables |= found
+        return host.Measured(copies[(samples - 1) % len(copies)].operator.output, {"times": times, **tables})
+
+    def _check_rates(self, arm: Arm, case: CudaCase, rows: list[timing.Row]) -> None:
+        """A time that the memory cannot have done is refused.  Raises MeasureError."""
+        least = getattr(self.module, "moved_bytes", None)
+        if least is None:
+            return
+        moved = least(case.inputs, self.plan.shape, arm.flags)
+        if self.options.cache != "cold":
+            moved -= self._facts["l2_bytes"]  # as much may have been there already
+        for scope, stage, _, time_ns, _ in rows:
+            if stage == "operator" and scope in ("event", "graph"):
+                cold.check_rate(max(moved, 0), time_ns, self._facts["peak_memory_bytes_per_s"])
+
+
+def _conditions(before: clocks.Reading, after: clocks.Reading) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame([{"when": "before", **before.row()}, {"when": "after", **after.row()}])
+
+
+def _bytes() -> Any:
+    import torch
+
+    return torch.uint8
+
+
+if __name__ == "__main__":
+    sys.exit(worker.serve(sys.argv[1:], CudaMachine))

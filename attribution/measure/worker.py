@@ -1,0 +1,147 @@
+"""The measuring process: reads a job file, runs a `Job` on its machine, and tells how far it is.
+
+In: JOB.json (`Order`) and OUT, the recording's path, whose `.partial` folder is there already.
+Out: finished runs in `OUT.partial`, facts in its `machine.json`, one JSON line an event in its `progress.jsonl`.
+It goes through files, not pipes: a profiler may stand between this process and who started it.
+Misuse: it publishes nothing and writes no row for a run that killed it: who started it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attribution.declare import Kernel, load_kernel
+from attribution.errors import AttrError, DataError
+from attribution.measure import stopping
+from attribution.measure.job import Job, Machine, MachineLost
+from attribution.plan import Plan, PlannedRun
+from attribution.recording import Partial
+
+PROGRESS, MACHINE, LOG = "progress.jsonl", "machine.json", "worker.log"
+FINISHED, FAILED, LOST = 0, 3, 75
+"""Exit codes: all done; nothing can be measured, with a sentence; this process cannot go on, another can."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a GPU is to measure.
+
+    `traced_rounds`: rounds in which every arm runs once more with TRACE on.  `timeout_s`: silence that counts as a hang.
+    """
+
+    scopes: tuple[str, ...] = ("event", "graph")
+    cache: str = "warm"
+    samples: int = 10
+    traced_rounds: int = 6
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is asked to do."""
+
+    root: str
+    plan: Mapping[str, Any]
+    identity: Mapping[str, Any]
+    options: Options = field(default_factory=Options)
+    rule: stopping.Rule | None = None
+    refused: tuple[tuple[str, str, str], ...] = ()
+    """(question, arm, reason): runs of these are skipped."""
+    mode: str = "time"
+    """`time` runs the job; `profile` runs every arm once inside a named range."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Order:
+        """Raises DataError."""
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            options = raw.pop("options")
+            options["scopes"] = tuple(options["scopes"])
+            rule = raw.pop("rule")
+            refused = tuple((q, a, r) for q, a, r in raw.pop("refused"))
+            return cls(
+                **raw, options=Options(**options), rule=None if rule is None else stopping.Rule(**rule), refused=refused
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} is no job file: {type(error).__name__}: {error}") from error
+
+
+Tell = Callable[..., None]
+"""tell(event, **values): one line of progress, at once."""
+Maker = Callable[[Kernel, Plan, Options, Tell], Machine]
+
+
+def teller(folder: Path) -> Tell:
+    """Appends lines to the folder's progress file; each is on its way before the next thing is tried."""
+
+    def tell(event: str, **values: Any) -> None:
+        with (folder / PROGRESS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": event, **values}) + "\n")
+
+    return tell
+
+
+def serve(arguments: list[str], make: Maker, profile: Callable[[Machine, Plan, Path, Tell], None] | None = None) -> int:
+    """Do the job of `arguments` (JOB.json, OUT) on the machine that `make` makes.  Returns the exit code."""
+    job_file, path = Path(arguments[0]), Path(arguments[1])
+    tell = teller(path.with_name(path.name + ".partial"))
+    at: list[PlannedRun] = []
+
+    def began(run: PlannedRun) -> None:
+        at.append(run)
+        tell("began", run=run.run)
+
+    try:
+        order = Order.read(job_file)
+        kernel = load_kernel(Path(order.root), str(order.plan["kernel"]))
+        plan = Plan.from_facts(order.plan)
+        partial = Partial(path, order.identity, resume=True)
+        tell("alive", pid=os.getpid())
+        machine = make(kernel, plan, order.options, tell)
+        _keep_facts(partial.folder, machine.facts())
+        if order.mode == "profile":
+            assert profile is not None
+            profile(machine, plan, partial.folder, tell)
+            tell("finished", rounds=plan.rounds, stopping=None)
+            return FINISHED
+        refused = {(q, a): reason for q, a, reason in order.refused}
+        job = Job(plan, kernel, machine, partial, order.rule, refused, began)
+        job.execute(lambda done, total, label: tell("progress", done=done, total=total, label=label))
+        tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None)
+        return FINISHED
+    except MachineLost as error:
+        tell("lost", run=at[-1].run if at else None, reason=str(error))
+        return LOST
+    except AttrError as error:
+        tell("error", kind=type(error).__name__, message=str(error))
+        return FAILED
+    except Exception as error:  # a mistake of ours or of the kernel's module: its traceback is for the log
+        traceback.print_exc()
+        tell("error", kind="MeasureError", message=f"the worker failed: {type(error).__name__}: {error}")
+        return FAILED
+
+
+def _keep_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """The first worker's facts describe the recording; a later one must be on the same machine.  Raises DataError."""
+    file = folder / MACHINE
+    if not file.exists():
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+        new.rename(file)
+        return
+    first = json.loads(file.read_text(encoding="utf-8"))
+    for key in ("kind", "name", "sms", "uuid_hash", "driver"):
+        if first.get(key) != facts.get(key):
+            raise DataError(
+                f"this measurement began on a machine with {key} = {first.get(key)!r} and would go on with "
+                f"{facts.get(key)!r}: go on there, or measure anew"
+            )

@@ -1,0 +1,89 @@
+"""A worker whose machine is faked, to be ended in every way that a GPU worker can be: run as a child process.
+
+The environment variable FAKE names what happens: ARM:WHAT[:RUN], WHAT one of die, hang, lost, raise, wrong, exit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import pandas as pd
+
+from attribution.declare import Check
+from attribution.errors import MeasureError
+from attribution.measure import worker
+from attribution.measure.host import Measured
+from attribution.measure.job import MachineLost
+
+
+class Case:
+    def __init__(self, seed: int) -> None:
+        self.seed, self.hash = seed, f"{seed:016x}"
+
+    def check(self, arm: Any, output: Any) -> list[Check]:
+        return [Check("output", output == "right", f"it is {output}")]
+
+
+class Machine:
+    primary = ("graph", "operator")
+
+    def __init__(self, kernel: Any, plan: Any, options: Any, tell: Any) -> None:
+        self.traced_rounds = options.traced_rounds
+        self.count = 0
+        arm, what = (os.environ.get("FAKE", ":") + ":").split(":")[:2]
+        self.arm, self.what = arm, what
+        if what == "refuse":
+            raise MeasureError("this GPU is too old")
+        if what == "early":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    def facts(self) -> dict[str, Any]:
+        return {"kind": "cuda", "name": "NVIDIA F200", "expects": "f200", "sms": 4, "tick_ns": 32.0, "pid": os.getpid()}
+
+    def case(self, seed: int) -> Case:
+        return Case(seed)
+
+    def build(self, arm: Any) -> str:
+        return f"build of {arm.flags}"
+
+    def output(self, arm: Any, case: Any) -> str:
+        return "right"
+
+    def measure(self, arm: Any, case: Any) -> Measured:
+        self.count += 1
+        output = "right"
+        if arm.name == self.arm and self.count > 4:
+            if self.what == "die":
+                print("NVRM: Xid 13", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.what == "exit":
+                os._exit(9)
+            if self.what == "hang":
+                time.sleep(600)
+            if self.what == "lost":
+                raise MachineLost("CUDA error: an illegal memory access was encountered")
+            if self.what == "raise":
+                raise MeasureError("no such entry")
+            output = "wrong"
+        slow = 1.05 if arm.name == "scalar" else 1.0
+        times = pd.DataFrame(
+            {
+                "scope": "graph",
+                "stage": ["operator", "main"],
+                "cache": "warm",
+                "clock": "as-found",
+                "sample": 0,
+                "time_ns": [1e6 * slow + self.count, 9e5 * slow + self.count],
+                "clock_mhz": 1980.0,
+                "flags": "",
+            }
+        )
+        return Measured(output, {"times": times})
+
+
+if __name__ == "__main__":
+    sys.exit(worker.serve(sys.argv[1:], Machine))

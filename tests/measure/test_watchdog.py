@@ -1,0 +1,166 @@
+"""Whatever ends a worker becomes a failed row with its reason, and the remaining runs still run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from attribution.claim import answers
+from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.errors import InputError, MeasureError
+from attribution.measure import watch
+from attribution.measure.stopping import Rule
+from attribution.measure.worker import Options, Order
+from attribution.plan import Overrides, Plan, plan
+from attribution.recording import Recording
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+@pytest.fixture(scope="module")
+def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
+    return load_variants(root, hello)
+
+
+def planned(hello: Kernel, variants: dict[str, Variant], rounds: int = ROUNDS) -> Plan:
+    return plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=rounds))
+
+
+def measured(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str = ":",
+    timeout_s: float = 30.0,
+    resume: bool = False,
+    rule: Rule | None = None,
+    rounds: int = ROUNDS,
+    traced: int = 0,
+) -> Recording:
+    monkeypatch.setenv("FAKE", fault)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    options = Options(traced_rounds=traced, timeout_s=timeout_s)
+    asked = planned(hello, variants, rounds)
+    return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)
+
+
+def test_a_worker_without_faults_leaves_a_whole_recording(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, traced=2)
+    runs = made.table("runs")
+    assert set(runs["status"]) == {"ok"}
+    # Three arms in every round, and the two with a name of their own once more, traced, in two of them.
+    assert len(runs) == ROUNDS * 3 + 2 * 2
+    assert runs["run"].tolist() == list(range(len(runs)))
+    traced = runs[runs["arm"].astype(str).str.endswith("+trace")]
+    assert set(traced["round"]) == {0, 1}
+    assert traced["flags"].astype(str).str.contains('"TRACE": 1').all()
+    assert made.manifest["machine"]["name"] == "NVIDIA F200"
+    assert made.manifest["measuring"]["lost"] == []
+    assert not (tmp_path / "a.partial").exists()
+    found = answers(made, "operator").set_index("arm")
+    assert found.loc["scalar", "time_ratio"] == pytest.approx(1.05, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("scalar:die", "died of SIGKILL: NVRM: Xid 13"),
+        ("scalar:exit", "ended with code 9"),
+        ("scalar:lost", "illegal memory access"),
+    ],
+)
+def test_a_crash_is_a_failed_row_and_the_rest_runs_in_a_new_worker(
+    fault: str,
+    reason: str,
+    hello: Kernel,
+    variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, fault)
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert len(runs) == ROUNDS * 3
+    assert set(runs.loc[runs["arm"] != "scalar", "status"]) == {"ok"}
+    mine = runs[runs["arm"] == "scalar"]
+    failed = mine[mine["status"] == "failed"]
+    assert len(failed) == 1
+    assert reason in failed["reason"].iloc[0]
+    # Runs before the crash are kept, those behind it are skipped with the reason.
+    assert set(mine.loc[mine["run"] < failed["run"].iloc[0], "status"]) <= {"ok"}
+    later = mine[mine["run"] > failed["run"].iloc[0]]
+    assert set(later["status"]) == {"skipped"}
+    assert later["reason"].str.contains("ended its worker").all()
+    assert len(made.manifest["measuring"]["lost"]) == 1
+
+
+def test_a_hang_is_ended_by_the_watchdog(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, "scalar:hang", timeout_s=4.0)
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert len(runs) == ROUNDS * 3
+    failed = runs[runs["status"] == "failed"]
+    assert failed["arm"].tolist() == ["scalar"]
+    assert "hang: no progress for 4 s" in failed["reason"].iloc[0]
+    assert set(runs.loc[runs["arm"] != "scalar", "status"]) == {"ok"}
+
+
+def test_an_error_of_one_arm_and_a_wrong_output_need_no_new_worker(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, fault, reason in (("a", "scalar:raise", "no such entry"), ("b", "scalar:wrong", "it is wrong")):
+        made = measured(hello, variants, tmp_path / name, monkeypatch, fault)
+        runs = made.table("runs").astype({"arm": str, "status": str})
+        bad = runs[runs["status"] == "failed"]
+        assert set(bad["arm"]) == {"scalar"}
+        assert bad["reason"].str.contains(reason).all()
+        assert made.manifest["measuring"]["lost"] == []
+        assert answers(made, "operator").set_index("arm").loc["scalar", "verdict"] in ("void", "undecided")
+
+
+def test_a_worker_that_cannot_start_is_one_sentence_and_nothing_is_published(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MeasureError, match="too old"):
+        measured(hello, variants, tmp_path / "a", monkeypatch, ":refuse")
+    with pytest.raises(MeasureError, match=r"before its first run.*SIGSEGV"):
+        measured(hello, variants, tmp_path / "b", monkeypatch, ":early")
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(InputError, match="unfinished"):
+        measured(hello, variants, tmp_path / "a", monkeypatch)
+    assert len(measured(hello, variants, tmp_path / "a", monkeypatch, resume=True).table("runs")) == ROUNDS * 3
+
+
+def test_rounds_stop_when_the_interval_is_narrow_enough(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, rule=Rule(0.002), rounds=60)
+    runs = made.table("runs")
+    rounds = runs["round"].nunique()
+    assert rounds < 60
+    assert rounds % 6 == 0  # whole designs of three arms
+    assert made.manifest["plan"]["rounds"] == rounds
+    assert made.manifest["stopping"]["reached"]
+    checks = made.table("checks").merge(runs[["run", "round", "arm"]], on="run")
+    last = checks[(checks["round"] == rounds - 1) & (checks["when"] == "after")]
+    assert (last.groupby("arm", observed=True).size() == 2).all()  # the timed output, and one on fresh inputs
+
+
+def test_an_order_survives_its_file(hello: Kernel, variants: dict[str, Variant], tmp_path: Path) -> None:
+    asked = planned(hello, variants)
+    order = Order("/k", asked.facts(), {"a": 1}, Options(scopes=("event",)), Rule(0.01), (("q", "a", "why"),))
+    order.write(tmp_path / "job.json")
+    assert Order.read(tmp_path / "job.json") == order
+    assert Plan.from_facts(Order.read(tmp_path / "job.json").plan) == asked
