@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 
-from attribution.build_all import build_all, select
+from attribution.build.many import build_all, select
 from attribution.declare import shipped_root
 from attribution.errors import BuildError
 

@@ -88,9 +88,7 @@ class Contrast:
             "exposed_ns": (self.exposed_low_ns, self.exposed_high_ns),
         }
         if quantity not in bounds:
-            raise InputError(
-                f"expects {quantity!r}: a contrast can judge {' and '.join(bounds)} only"
-            )
+            raise InputError(f"expects {quantity!r}: a contrast can judge {' and '.join(bounds)} only")
         if self.verdict == "void" or self.blocked:
             return "undecided"
         return judge(*bounds[quantity], expected)
@@ -142,9 +140,7 @@ def contrast(
     void += [f"unequal work: {check}" for check in equal if check.equal is False]
     blocked, notes, flags, modes = doubts(here, timed, checks, equal, pairs, base, arm, tick_ns)
     floored = null_arm is not None and arm != null_arm
-    found = estimate(
-        pairs, pair_rounds(ran, timed, base, str(null_arm)) if floored else None, tick_ns
-    )
+    found = estimate(pairs, pair_rounds(ran, timed, base, str(null_arm)) if floored else None, tick_ns)
     center, low, high = found.pop("log")
     verdict, reason = decide(center, low, high, found["null_floor"], margin)
     if null_arm is None:
@@ -162,9 +158,7 @@ def contrast(
     return Contrast(*place, label, stage, verdict, (*reasons, *notes), **shared)
 
 
-def estimate(
-    pairs: pd.DataFrame, null_pairs: pd.DataFrame | None, tick_ns: float
-) -> dict[str, Any]:
+def estimate(pairs: pd.DataFrame, null_pairs: pd.DataFrame | None, tick_ns: float) -> dict[str, Any]:
     """Ratio, exposed time, detectable effect and floor of paired rounds, as fields of a Contrast.
 
     Frames have columns base_ns and arm_ns in the order of the rounds. Key `log` holds center, low

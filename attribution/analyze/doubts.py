@@ -72,11 +72,7 @@ def doubts(
             flags.add(str(mark))
             text = f"{mark}: {count} of {len(samples)} samples of {name}"
             (blocked if mark in BLOCKING else notes).append(text)
-        if (
-            len(samples)
-            and samples["clock_mhz"].isna().all()
-            and (samples["clock"] != "none").any()
-        ):
+        if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():
             flags.add("clock-unknown")
         if found := two_modes(samples["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):
             modes.append(f"{name}: {found} ns")

@@ -22,9 +22,7 @@ def scoped(times: pd.DataFrame, scope: str | None) -> pd.DataFrame:
         mine = (times["scope"] == scope) | (label == scope)
         times, label = times[mine], label[mine]
     if len(both := sorted(label.unique())) > 1:
-        raise DataError(
-            f"times of two scopes cannot be combined: {both[0]} and {both[1]}; choose one scope"
-        )
+        raise DataError(f"times of two scopes cannot be combined: {both[0]} and {both[1]}; choose one scope")
     return times.assign(scope_label=label)
 
 
@@ -39,9 +37,7 @@ def only(here: pd.DataFrame, column: str) -> str:
     return values[0] if values else ""
 
 
-def point(
-    runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, question: str | None
-) -> pd.DataFrame:
+def point(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, question: str | None) -> pd.DataFrame:
     """The runs of the arms, of one question.  Raises DataError."""
     here = runs[runs["arm"].isin([base, arm, *([null_arm] if null_arm else [])])]
     if question is None:

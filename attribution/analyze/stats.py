@@ -26,9 +26,7 @@ VERDICT_LEVEL = 0.98
 BOOTSTRAP_PAIRS = 30
 """From how many pairs on BCa is used: below, it covers too little (0.85 at 5 pairs, 0.92 at 12)."""
 _RESAMPLES = 4999
-_SEED = (
-    20240229  # The same data must give the same interval: a report is recomputed by `attr verify`.
-)
+_SEED = 20240229  # The same data must give the same interval: a report is recomputed by `attr verify`.
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,7 @@ class Intervals:
     method: str
 
 
-def intervals(
-    values: ArrayLike, level: float = REPORT_LEVEL, resolution: ArrayLike = np.nan
-) -> Intervals:
+def intervals(values: ArrayLike, level: float = REPORT_LEVEL, resolution: ArrayLike = np.nan) -> Intervals:
     """Interval of the mean of each row of `values` [k, n] (or [n]), in measured order.
 
     BCa bootstrap from 30 pairs on (Efron, Better bootstrap confidence intervals, JASA 82, 1987),
@@ -137,9 +133,7 @@ def student_width(values: Floats, effective: Floats, level: float) -> Floats:
     return np.asarray(quantile * _standard_error(values, effective))
 
 
-def _bootstrap(
-    data: Floats, center: Floats, effective: Floats, level: float
-) -> tuple[Floats, Floats]:
+def _bootstrap(data: Floats, center: Floats, effective: Floats, level: float) -> tuple[Floats, Floats]:
     """Distances of the BCa bounds below and above the mean, widened for autocorrelation."""
     below, above = np.full(len(data), np.nan), np.full(len(data), np.nan)
     varies = data.std(axis=1) > 0  # Constant rows give NaN and a warning.
@@ -216,9 +210,7 @@ def order_effects(frame: pd.DataFrame, by: str = "position") -> pd.DataFrame:
     tell: rotated arms have one predecessor each. Raises DataError.
     """
     if missing := [c for c in ("round", "arm", "time_ns", by) if c not in frame]:
-        raise DataError(
-            f"order effects need column {missing[0]!r}; there are: {', '.join(map(str, frame))}"
-        )
+        raise DataError(f"order effects need column {missing[0]!r}; there are: {', '.join(map(str, frame))}")
     out = ["level", "ratio", "low", "high", "p_value"]
     used = frame[["round", "arm", by, "time_ns"]].astype({"arm": str})
     level_of, levels = pd.factorize(used[by].to_numpy(), sort=True)

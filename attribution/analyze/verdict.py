@@ -15,9 +15,7 @@ MARGIN = 0.01
 """Default equivalence margin: ratios from 1/1.01 to 1.01 count as the same."""
 
 
-def decide(
-    center: float, low: float, high: float, floor: float = math.nan, margin: float = MARGIN
-) -> tuple[str, str]:
+def decide(center: float, low: float, high: float, floor: float = math.nan, margin: float = MARGIN) -> tuple[str, str]:
     """Verdict and reason for a log-ratio arm/base `center` in [`low`, `high`].
 
     `same`: the interval lies inside the margin, also when it excludes 1. `faster` and `slower`:

@@ -48,14 +48,9 @@ def equal_work(
     Counters of `stage` are used where it has any, else those of every stage. Launches of one run
     are added up; instances, stages and scopes are compared one by one.
     """
-    chosen = runs.loc[runs["arm"].isin([base, arm]), ["run", "arm", "inputs"]].astype(
-        {"arm": str, "inputs": str}
-    )
+    chosen = runs.loc[runs["arm"].isin([base, arm]), ["run", "arm", "inputs"]].astype({"arm": str, "inputs": str})
     counted = counters[counters["metric"].isin(list(same))].merge(chosen, on="run")
-    return tuple(
-        _check(quantity, counted[counted["metric"] == quantity], base, arm, stage)
-        for quantity in same
-    )
+    return tuple(_check(quantity, counted[counted["metric"] == quantity], base, arm, stage) for quantity in same)
 
 
 def _check(quantity: str, counted: pd.DataFrame, base: str, arm: str, stage: str) -> WorkCheck:
@@ -72,9 +67,7 @@ def _check(quantity: str, counted: pd.DataFrame, base: str, arm: str, stage: str
         return WorkCheck(quantity, "no inputs in common", "no inputs in common", None)
     texts = shared.astype(dict.fromkeys(key, str))
     per_run = texts.groupby([*key, "arm", "run"], as_index=False)["value"].sum()
-    found = per_run.groupby(key).agg(
-        low=("value", "min"), high=("value", "max"), arms=("arm", "nunique")
-    )
+    found = per_run.groupby(key).agg(low=("value", "min"), high=("value", "max"), arms=("arm", "nunique"))
     # An instance that only one arm has is a difference, not a gap.
     equal = bool(((found["low"] == found["high"]) & (found["arms"] == 2)).all())
     return WorkCheck(quantity, seen[base], seen[arm], equal)
@@ -148,9 +141,7 @@ def _builds(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None) -> li
     if arm != null_arm and {base, arm} <= set(first.index):
         one, two = first.loc[base], first.loc[arm]
         if one["flags"] != two["flags"] and one["build"] == two["build"] != "":
-            reasons.append(
-                f"label: {base} and {arm} have unlike flags and one build {one['build']}"
-            )
+            reasons.append(f"label: {base} and {arm} have unlike flags and one build {one['build']}")
     return reasons
 
 
@@ -169,9 +160,7 @@ def _unlike_flags(name: str, mine: pd.DataFrame, declared: Mapping[str, Any]) ->
 
 def unequal_inputs(pairs: pd.DataFrame) -> list[str]:
     """Reason from pairs (columns round, inputs_base, inputs_arm) whose inputs differ."""
-    differ = (
-        pairs["inputs_base"].astype(str).to_numpy() != pairs["inputs_arm"].astype(str).to_numpy()
-    )
+    differ = pairs["inputs_base"].astype(str).to_numpy() != pairs["inputs_arm"].astype(str).to_numpy()
     if not differ.any():
         return []
     first = pairs.iloc[int(np.argmax(differ))]

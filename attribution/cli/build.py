@@ -13,8 +13,8 @@ from attribution.errors import BuildError, InputError
 
 if TYPE_CHECKING:
     from attribution.build import Build
-    from attribution.build_all import Outcome
-    from attribution.ptxas import EntryFacts
+    from attribution.build.many import Outcome
+    from attribution.build.ptxas import EntryFacts
 
 OPCODES = (
     *("QGMMA", "HGMMA", "HMMA", "UTMALDG", "SYNCS", "BAR", "SHFL", "VOTE", "FFMA"),
@@ -34,7 +34,7 @@ def build(
     json: Json = False,
 ) -> None:
     """Compile variants for a GPU that need not be there, and show what their machine code says."""
-    from attribution.build_all import build_all, select
+    from attribution.build.many import build_all, select
 
     if not (everything or kernel or variant):
         raise InputError("nothing to build: say --all, --kernel NAME or --variant NAME")
@@ -61,7 +61,7 @@ def _rows(outcome: Outcome, arch: str) -> list[dict[str, Any]]:
 
 
 def _entry(build: Build, entry: EntryFacts) -> dict[str, Any]:
-    from attribution.residency import SMS, limits_of
+    from attribution.build.residency import SMS, limits_of
 
     held = entry.residency(build.arch)
     limits = limits_of(build.arch)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="A recording (yours, or the name of a shipped one), or a profiler's file.")],
+    path: Annotated[
+        Path, typer.Argument(help="A recording (yours, or the name of a shipped one), or a profiler's file.")
+    ],
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw into this .svg or .png file.")] = None,
     arm: Annotated[
         str | None,

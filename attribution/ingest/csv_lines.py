@@ -82,7 +82,7 @@ def _cells(row: str, line: int, name: str) -> list[str]:
 
 def _why_not(text: str) -> str:
     """Say what a text without ncu's header looks like."""
-    if "==PROF==" in text or "Section: GPU Speed Of Light" in text:
+    if "\n    Section: " in text or ("==PROF==" in text and '","' not in text):
         return (
             "console text of ncu, rounded and scaled for reading, not CSV; profile again with --csv, "
             "or export the report with ncu --import FILE --csv"

@@ -21,7 +21,8 @@ _NOT_A_NUMBER = frozenset({"nan", "-nan", "NaN", "nan(ind)", "-nan(ind)"})
 _NUMBER = {
     mark: re.compile(
         rf"[+-]?(?:\d{{1,3}}(?:{re.escape(group)}\d{{3}})+|\d+)(?:{re.escape(mark)}\d+)?"
-        r"(?:[eE][+-]?\d{1,3})?"
+        r"(?:[eE][+-]?\d{1,3})?",
+        re.ASCII,
     )
     for mark, group in ((".", ","), (",", "."))
 }

@@ -24,9 +24,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z]
 def text_sections(cubin: bytes) -> dict[str, bytes]:
     """Entry name -> bytes of its `.text` section.  Raises BuildError if this is no 64-bit ELF."""
     if cubin[:5] != b"\x7fELF\x02":
-        raise BuildError(
-            f"this is no cubin: it begins with {cubin[:5]!r}, not with a 64-bit ELF header"
-        )
+        raise BuildError(f"this is no cubin: it begins with {cubin[:5]!r}, not with a 64-bit ELF header")
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]

@@ -1,7 +1,7 @@
 import pytest
 from tiny import FLAGS, PLAIN, tiny
 
-from attribution import source
+from attribution.build import source
 from attribution.declare import Event, Flag
 from attribution.errors import BuildError
 

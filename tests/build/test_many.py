@@ -5,8 +5,8 @@ import sys
 import pytest
 from tiny import PLAIN, tiny
 
-from attribution import build_all as many
-from attribution.build_all import Outcome, build_all, select
+from attribution.build import many
+from attribution.build.many import Outcome, build_all, select
 from attribution.declare import Variant, shipped_root
 from attribution.errors import BuildError, InputError
 
@@ -108,7 +108,7 @@ def test_every_variant_of_hello_builds_for_every_architecture_it_promises(tmp_pa
 def test_the_first_builds_of_a_process_may_be_parallel(tmp_path):
     """Two threads that import cuda.core at once find it half imported, unless they take turns."""
     code = f"""
-from attribution.build_all import build_all, select
+from attribution.build.many import build_all, select
 from attribution.declare import shipped_root
 chosen = select(shipped_root(), ["hello"])
 print([str(o.error or o.status) for o in build_all(chosen, cache={str(tmp_path)!r}, jobs=2)])

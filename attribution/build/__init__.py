@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attribution import build_cache, sass, source
+from attribution.build import cache as build_cache
+from attribution.build import sass, source
 from attribution.declare import Flags, FlagValue, Kernel
 from attribution.errors import BuildError, InputError
-from attribution.ptxas import EntryFacts, read_entries, read_warnings
+from attribution.build.ptxas import EntryFacts, read_entries, read_warnings
 
 ARCH = "sm_90a"
 OPTIONS: Mapping[str, Any] = {"std": "c++20", "lineinfo": True, "ptxas_options": ["-v"]}
@@ -178,9 +179,7 @@ def _nvrtc(wanted: Target) -> tuple[bytes, str, float]:
     log = io.StringIO()
     folders = [str(folder) for folder in _include_folders()] if wanted.unit.system else None
     # Without a name, -lineinfo embeds a random path, and the bytes differ from run to run.
-    options = ProgramOptions(
-        name=wanted.unit.name, arch=wanted.arch, include_path=folders, **OPTIONS
-    )
+    options = ProgramOptions(name=wanted.unit.name, arch=wanted.arch, include_path=folders, **OPTIONS)
     program, failed = None, ""
     try:
         program = Program(wanted.unit.text, "c++", options)
@@ -194,9 +193,7 @@ def _nvrtc(wanted: Target) -> tuple[bytes, str, float]:
         lines = failed.split("compilation log:", 1)[-1].strip().splitlines()
         if len(lines) > 40:
             lines[40:] = [f"... and {len(lines) - 40} more lines"]
-        raise BuildError(
-            f"kernel {wanted.kernel.name} does not compile for {wanted.arch}:\n" + "\n".join(lines)
-        )
+        raise BuildError(f"kernel {wanted.kernel.name} does not compile for {wanted.arch}:\n" + "\n".join(lines))
     return code, log.getvalue(), begin
 
 

@@ -73,9 +73,7 @@ class Threshold:
 
     def __str__(self) -> str:
         unit = {"smem": "B of shared memory", "registers": "registers", "threads": "threads"}
-        return (
-            f"{self.ctas} CTAs at <= {self.at_most} {unit[self.resource]}: {self.excess} too many"
-        )
+        return f"{self.ctas} CTAs at <= {self.at_most} {unit[self.resource]}: {self.excess} too many"
 
 
 @dataclass(frozen=True)

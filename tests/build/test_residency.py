@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from attribution.residency import LIMITS, SMS, limits_of, residency
+from attribution.build.residency import LIMITS, SMS, limits_of, residency
 
 HOPPER = LIMITS["9.0"]
 CORPUS = Path(
-    os.environ.get("ATTR_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")
+    os.environ.get("ATTR_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus")
 )
 
 

@@ -10,11 +10,12 @@ from tiny import PLAIN, tiny
 from untraced import untraced
 
 from attribution import build as building
-from attribution import build_cache, source
+from attribution.build import cache as build_cache
+from attribution.build import source
 from attribution.build import build, cached, compile_target, target
 from attribution.declare import Entry, kernel_names, load_kernel, shipped_root
 from attribution.errors import BuildError, InputError
-from attribution.sass import disassemble, opcode_counts, text_sections
+from attribution.build.sass import disassemble, opcode_counts, text_sections
 
 pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
 
@@ -367,7 +368,7 @@ def test_what_is_no_cubin_is_refused():
 def test_a_build_touches_no_driver_and_a_hit_loads_no_compiler(tmp_path):
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from pathlib import Path
 from tiny import tiny
 from attribution.build import build

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from attribution.declare import Flags, Kernel
 from attribution.errors import BuildError
-from attribution.residency import Residency, limits_of, residency
+from attribution.build.residency import Residency, limits_of, residency
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,7 @@ _CHANGED = re.compile(r"\(C7508\)|\(C7517\)|Potential Performance Loss")
 _WARNING = re.compile(r"\bwarning\b(?!s)|\(C\d+\)")
 
 
-def read_warnings(
-    kernel: Kernel, arch: str, log: str, entries: tuple[EntryFacts, ...]
-) -> list[str]:
+def read_warnings(kernel: Kernel, arch: str, log: str, entries: tuple[EntryFacts, ...]) -> list[str]:
     """Warnings worth showing.  Raises BuildError for a fact that makes the build unusable."""
     warnings = []
     for line in log.splitlines():
@@ -124,8 +122,7 @@ def _judge(kernel: Kernel, arch: str, entry: EntryFacts) -> list[str]:
     limits = limits_of(arch)
     if entry.spill_store_bytes or entry.spill_load_bytes:
         warnings.append(
-            f"{entry.name} spills registers: {entry.spill_store_bytes} bytes stored, "
-            f"{entry.spill_load_bytes} loaded"
+            f"{entry.name} spills registers: {entry.spill_store_bytes} bytes stored, {entry.spill_load_bytes} loaded"
         )
     if entry.threads is None:
         warnings.append(f"{entry.name} has no declare.Entry: its residency is not known")
