@@ -13,9 +13,7 @@ from attribution.analyze import stats
 from attribution.errors import DataError
 
 
-@pytest.mark.parametrize(
-    ("pairs", "phi"), [(6, 0.0), (10, 0.0), (10, 0.3), (20, 0.0), (20, 0.3), (20, 0.6), (29, 0.7)]
-)
+@pytest.mark.parametrize(("pairs", "phi"), [(6, 0.0), (10, 0.0), (10, 0.3), (20, 0.0), (20, 0.3), (20, 0.6), (29, 0.7)])
 def test_intervals_cover_the_planted_value(pairs: int, phi: float) -> None:
     """95 % intervals of 2000 series cover in at least 92 %; verdict intervals miss at most 5 %.
 
