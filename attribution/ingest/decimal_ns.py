@@ -13,7 +13,8 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import pyarrow as pa
 
-_LIMIT_NS = 1 << 62
+_LIMIT_NS = 1 << 61
+"""73 years on either side of the epoch; a begin and a duration below it have a sum that fits 64 bits."""
 PLACES = {"us": 3, "ns": 0, "ms": 6, "s": 9}
 """Decimal places between a unit and the nanosecond."""
 

@@ -73,7 +73,7 @@ def table_column(name: str, column: str, values: Any, rows: int) -> Any:
     if np.isscalar(values):
         values = [values] * rows if kind == "str" else np.full(rows, values)
     if kind == "str":
-        return pd.array(values, dtype="string")
+        return pd.array(_encodable(list(values)), dtype="string")
     if kind.startswith("int"):
         try:
             wide = np.asarray(values, np.int64) if len(values) else np.empty(0, np.int64)
@@ -96,6 +96,7 @@ def _category(values: Any, rows: int) -> pd.Categorical:
         values = Coded(np.zeros(rows, np.int32), [values])
     elif not isinstance(values, Coded):
         values = coded(values)
+    values = Coded(values.codes, _encodable(values.names))
     used = np.zeros(len(values.names), bool)
     used[values.codes] = True
     names = sorted({n for n, keep in zip(values.names, used, strict=True) if keep})
@@ -104,3 +105,13 @@ def _category(values: Any, rows: int) -> pd.Categorical:
     codes = remap[values.codes] if len(values.codes) else np.empty(0, np.int32)
     categories = pd.Index(names, dtype="string")
     return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(categories))
+
+
+def _encodable(names: Sequence[str]) -> Sequence[str]:
+    """The same texts; where JSON's escapes left half a character (a lone surrogate), a ? in its place."""
+    try:
+        for name in names:
+            name.encode()
+    except UnicodeEncodeError:
+        return [name.encode("utf-8", "replace").decode() for name in names]
+    return names

@@ -65,6 +65,8 @@ class _Events:
     def _add(self, event: dict[str, Any], duration: Any) -> None:
         get = event.get
         category = get("cat") or ""
+        if category.__class__ is not str:
+            category = str(category)
         if category in _INTERESTING:
             args = get("args")
             self.args[len(self.begin)] = args if isinstance(args, dict) else {}

@@ -201,6 +201,8 @@ def _all(values: Sequence[Any]) -> list[int]:
 def _int64(values: Sequence[Any]) -> np.ndarray:
     if wrong := [v for v in values if v.__class__ is not int]:
         raise ValueError(f"a time is {wrong[0]!r}, not an integer")
+    if far := [v for v in values if abs(v) >= 1 << 61]:
+        raise ValueError(f"a time is {far[0]} ns, which no session reaches")
     return np.array(values, np.int64)
 
 
