@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from attribution.errors import DataError, InputError
 from attribution.ingest import counters, ncu_csv
 from attribution.ingest.names import kernel_function, matches

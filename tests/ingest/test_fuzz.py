@@ -5,11 +5,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from attribution.errors import DataError
 from attribution.ingest.read import read
 from bench.fuzz import mutate, seeds
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 SEEDS = seeds()
 

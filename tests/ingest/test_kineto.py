@@ -5,12 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from attribution.errors import DataError, InputError
 from attribution.ingest import kineto
 from attribution.ingest.decimal_ns import to_ns
 from attribution.tables import conform
-from hypothesis import given
-from hypothesis import strategies as st
 
 DATA = Path(__file__).parents[1] / "data" / "ingest"
 

@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from attribution.errors import DataError
 from attribution.ingest import ncu
 from attribution.ingest.ncu_container import announced_results

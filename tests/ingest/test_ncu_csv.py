@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from attribution.errors import DataError
 from attribution.ingest import ncu_csv
 from attribution.tables import conform

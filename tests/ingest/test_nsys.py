@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from attribution.errors import DataError
 from attribution.ingest import nsys
 from attribution.tables import conform

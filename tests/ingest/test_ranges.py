@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+
 from attribution.errors import InputError
 from attribution.ingest import ranges as r
 from attribution.ingest.device_events import kernel_table, range_table

@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+
 from attribution.errors import DataError, InputError
 from attribution.ingest.read import kind_of, read
 from tests.ingest.test_nsys import session

@@ -3,10 +3,11 @@
 from decimal import Decimal
 
 import pytest
-from attribution.errors import DataError, InputError
-from attribution.ingest.units import base_unit, parse_number, to_base
 from hypothesis import given
 from hypothesis import strategies as st
+
+from attribution.errors import DataError, InputError
+from attribution.ingest.units import base_unit, parse_number, to_base
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""`attr ingest`: the same rows printed, as JSON and kept; a damaged file leaves nothing behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attribution.cli import ingest as verb
+from attribution.errors import DataError, InputError
+from attribution.recording import open_recording
+
+DATA = Path(__file__).parents[1] / "data" / "ingest"
+
+
+def test_json_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    verb.ingest([DATA / "terminal.csv", DATA / "trace.json"], json=True)
+    text, trace = json.loads(capsys.readouterr().out)
+    assert [row["time_ns"] for row in text["launches"]] == [1_234_500, 2_000]
+    assert (trace["kernels"][0]["kernels"], trace["kernels"][0]["time_ns"]) == (2, 1203)
+    assert {row["rule"] for row in trace["range_times"]} == {
+        "launched_by_thread",
+        "launched_by_any_thread",
+        "running_in",
+    }
+    assert all(note["note"] for note in text["notes"])
+
+
+def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    verb.ingest([DATA / "terminal.csv"])
+    said = capsys.readouterr().out
+    assert "1234500" in said
+    assert "note: 2 metric cells hold no value: absent, not zero" in said
+
+
+def test_recording_holds_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rec"
+    verb.ingest([DATA / "terminal.csv", DATA / "details.csv", DATA / "trace.json"], out=out)
+    recording = open_recording(out)
+    recording.verify()
+    assert sorted(recording.table("files")["file"]) == ["details.csv", "terminal.csv", "trace.json"]
+    assert len(recording.table("launches")) == 4
+    assert recording.table("kernels")["begin_ns"][0] == 1712195495505600700
+    verb.show_ingested(recording, tmp_path / "f.svg", False)
+    assert (tmp_path / "f.svg").exists()
+    capsys.readouterr()
+    verb.show_ingested(recording, None, True)
+    assert len(json.loads(capsys.readouterr().out)["launches"]) == 4
+    with pytest.raises(InputError, match="exists"):
+        verb.ingest([DATA / "terminal.csv"], out=out)
+
+
+def test_a_damaged_file_leaves_nothing(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text((DATA / "terminal.csv").read_text().replace('"2","0.25"', '"2"'))
+    with pytest.raises(DataError, match=r"bad\.csv: line 7"):
+        verb.ingest([DATA / "trace.json", bad], out=tmp_path / "rec")
+    assert not (tmp_path / "rec").exists()
+    with pytest.raises(InputError, match="same name"):
+        verb.ingest([DATA / "trace.json", DATA / "trace.json"])
+
+
+def test_options_reach_their_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    german = tmp_path / "de.csv"
+    german.write_text((DATA / "terminal.csv").read_text().replace('"1,234.5","1.5"', '"1.234,5","1,5"').replace("0.25", "0,25")
+                      .replace("101.5", "101,5"))  # fmt: skip
+    verb.ingest([german, DATA / "trace.json"], decimal=",", time_unit="us", json=True)
+    assert json.loads(capsys.readouterr().out)[0]["launches"][0]["time_ns"] == 1_234_500
+
+
+def test_show_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verb.show_file(DATA / "trace.json", tmp_path / "f.png", False)
+    assert "figure:" in capsys.readouterr().out
+    verb.show_file(DATA / "trace.json", None, True)
+    assert json.loads(capsys.readouterr().out)["kind"] == "chrome-json"
