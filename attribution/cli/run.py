@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +22,9 @@ from attribution.cli.options import (
 )
 from attribution.cli.output import print_json, progress_bar
 from attribution.errors import InputError
+
+if TYPE_CHECKING:
+    from attribution.recording import Recording
 
 
 def run(
@@ -90,9 +94,36 @@ def run(
     path = out or Path("recordings") / f"{found.name}-{'-'.join(variant)}-{time.strftime('%Y%m%d-%H%M%S')}"
     with progress_bar(quiet=json) as progress:
         recording = measure(asked, planned, found, variants, path, progress, resume, overwrite)
-    rows = answer_rows(recording, None)
+    rows = [row for row in answer_rows(recording, None) if answers_question(recording, row)]
     if json:
         print_json({"recording": str(path), "answers": rows})
         return
     print_answers(recording, rows)
+    for line in remarks(recording):
+        print(line)
     print(f"recording: {path}")
+
+
+def answers_question(recording: Recording, row: Mapping[str, Any]) -> bool:
+    """On a GPU every scope has its own row; the question is answered in the first of graph and event that was measured."""
+    if recording.manifest["machine"]["kind"] == "host":
+        return True
+    scopes = recording.manifest["measuring"]["scopes"]
+    return str(row["scope"]).split("/")[0] == ("graph" if "graph" in scopes else scopes[0])
+
+
+def remarks(recording: Recording) -> list[str]:
+    """What a reader of the table must know beside it: scopes left out, arms that ended a worker, precision, cost."""
+    facts = recording.manifest
+    lines = [f"not measured: scope {s['scope']}: {s['reason']}" for s in facts.get("measuring", {}).get("skipped", [])]
+    lines += [f"lost: {arm}: {reason}" for _, arm, reason in facts.get("measuring", {}).get("lost", [])]
+    if "stopping" in facts:
+        word = "reached" if facts["stopping"]["reached"] else "not reached"
+        lines.append(f"precision {word}: {facts['stopping']['reason']}")
+    if cost := facts.get("cost"):
+        rest = 1 - cost["runs_s"] / cost["wall_s"]
+        lines.append(
+            f"{cost['wall_s']:.1f} s in all, {cost['runs_s']:.1f} s of it in timed runs, {cost['checks_s']:.1f} s checking "
+            f"outputs; {100 * rest:.0f} % was not measuring"
+        )
+    return lines

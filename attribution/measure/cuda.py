@@ -9,24 +9,29 @@ Misuse: never import this module to look something up; it is run as a child proc
 from __future__ import annotations
 
 import importlib
+import json
 import sys
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
-from attribution.measure import clocks, cold, facts, host, stamp, timing, worker
-from attribution.measure.job import Case, MachineLost, inputs_hash
+from attribution.launch import Launch
+from attribution.measure import clocks, cold, facts, host, ncu, stamp, timing, worker
+from attribution.measure.job import Case, Machine, MachineLost, inputs_hash
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.traced import trace_tables
-from attribution.plan import Arm, Plan, json_text
+from attribution.plan import NULL, Arm, Plan, json_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+SETTLE_S = 0.1
 KEPT_REFERENCES = 4
 """References held at once: for some kernels one is a score matrix of gigabytes."""
 
@@ -92,6 +97,7 @@ class CudaMachine:
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
         self._traces_kept: set[tuple[str, str]] = set()
         self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
+        self._facts["metrics"] = {**ncu.METRICS, **getattr(self.module, "METRICS", {})}
 
     def facts(self) -> dict[str, Any]:
         return self._facts
@@ -159,6 +165,8 @@ class CudaMachine:
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
         """The arm prepared on the case's inputs: once, or as often as a cold cache needs."""
+        import torch
+
         key = arm.name, json_text(arm.flags)
         if key not in self._prepared:
             mine = [self.prepare(arm, case.inputs)]
@@ -166,8 +174,21 @@ class CudaMachine:
                 bytes_each = sum(t.nbytes for t in mine[0].tensors())
                 for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
                     mine.append(self.prepare(arm, {n: t.clone() for n, t in case.inputs.items()}))
+            if "graph" in self.options.scopes:
+                for one in mine:
+                    for stage in self._graph_stages(one):
+                        one.graph(stage)
+                # A capture gives cached memory back, which the card then clears in the background: the first replays
+                # behind it were 15 % slower (memory-bound kernel, all ten samples of the first batch, no other).
+                torch.cuda.synchronize()
+                time.sleep(SETTLE_S)
             self._prepared[key] = mine
         return self._prepared[key]
+
+    @staticmethod
+    def _graph_stages(prepared: Prepared) -> tuple[str, ...]:
+        """The whole operator last: its output is what is checked."""
+        return ("main", "operator") if "main" in prepared.stages else ("operator",)
 
     def _measure(self, arm: Arm, case: CudaCase) -> host.Measured:
         import pandas as pd
@@ -185,10 +206,8 @@ class CudaMachine:
             rows += timing.event_samples(copies, self.stamps, samples, stages=True)
             rows += timing.event_samples(copies, self.stamps, samples, stages=False)
         if "graph" in self.options.scopes:
-            # The whole operator last: its output is what is checked.
-            if "main" in copies[0].stages:
-                rows += timing.graph_samples(copies, self.stamps, samples, "main")
-            rows += timing.graph_samples(copies, self.stamps, samples, "operator")
+            for stage in self._graph_stages(copies[0]):
+                rows += timing.graph_samples(copies, self.stamps, samples, stage)
         after = self.nvml.read()
         self._check_rates(arm, case, rows)
         times = timing.frame(rows, self.options.cache, after)
@@ -201,7 +220,8 @@ class CudaMachine:
                 found.pop("events")
             self._traces_kept.add(key)
             tables |= found
-        return host.Measured(copies[(samples - 1) % len(copies)].operator.output, {"times": times, **tables})
+        last = (samples - 1) % len(copies)  # the warm-ups before are whole turns
+        return host.Measured(copies[last].operator.output, {"times": times, **tables})
 
     def _check_rates(self, arm: Arm, case: CudaCase, rows: list[timing.Row]) -> None:
         """A time that the memory cannot have done is refused.  Raises MeasureError."""
@@ -228,5 +248,36 @@ def _bytes() -> Any:
     return torch.uint8
 
 
+def profile(machine: Machine, plan: Plan, folder: Path, tell: worker.Tell) -> None:
+    """Every arm but the null arms once, each step in its own NVTX range; what was launched goes to `launches.json`."""
+    import torch
+
+    assert isinstance(machine, CudaMachine)
+    case = machine.case(plan.seed)
+    arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL]
+    made = []
+    for number, (question, arm) in enumerate(arms):
+        tell("progress", done=number, total=len(arms), label=f"{arm.name} under ncu")
+        prepared = machine.guarded(lambda arm=arm: machine.prepare(arm, case.inputs))  # type: ignore[misc]
+        machine.guarded(prepared.run)
+        prepared.poison()
+        steps = []
+        for place, step in enumerate(prepared.operator.steps):
+            launch = step if isinstance(step, Launch) else None
+            name = ncu.range_name(number, place, step.stage)
+            torch.cuda.nvtx.range_push(ncu.RANGE)
+            torch.cuda.nvtx.range_push(name)
+            prepared.run_step(place)
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+            torch.cuda.nvtx.range_pop()
+            entry, grid = (launch.entry, list(launch.grid)) if launch else ("", [])
+            steps.append({"range": name, "stage": step.stage, "kernel_name": entry, "grid": grid})
+        checks = [[c.name, c.passed, c.detail] for c in case.check(arm, prepared.operator.output)]
+        facts_of = {"question": question, "arm": arm.name, "build": machine.build(arm), "inputs": case.hash}
+        made.append({**facts_of, "steps": steps, "checks": checks})
+    (folder / ncu.LAUNCHES).write_text(json.dumps(made), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.exit(worker.serve(sys.argv[1:], CudaMachine))
+    sys.exit(worker.serve(sys.argv[1:], CudaMachine, profile))

@@ -158,6 +158,7 @@ class Job:
         self.checked: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
         self.rounds_run = plan.rounds
+        self.runs_s = self.checks_s = 0.0
 
     def execute(self, progress: Progress) -> None:
         """All runs that are not done yet, in order, until the plan or the stopping rule ends it."""
@@ -200,10 +201,12 @@ class Job:
 
     def _fresh(self, case: Case, arm: Arm, when: str, into: list[tuple[str, Check]]) -> str:
         """Check the arm on fresh inputs.  Returns the reason to refuse it, or ''."""
+        begin_s = time.monotonic()
         try:
             checks = case.check(arm, self.machine.output(arm, case))
         except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
             checks = [Check("runs", False, f"{type(error).__name__}: {error}")]
+        self.checks_s += time.monotonic() - begin_s
         into.extend((when, c) for c in checks)
         return _reason(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
 
@@ -219,9 +222,13 @@ class Job:
             return out
         try:
             out.build = self.machine.build(run.arm)
+            begin_s = time.monotonic()
             measured = self.machine.measure(run.arm, self.case)
+            self.runs_s += time.monotonic() - begin_s
             out.tables = dict(measured.tables)
+            begin_s = time.monotonic()
             seen = self.case.check(run.arm, measured.output)
+            self.checks_s += time.monotonic() - begin_s
             out.checks += [("after", c) for c in seen]
             out.reason = _reason(seen, "wrong output of the timed run")
         except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:

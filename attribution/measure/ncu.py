@@ -16,6 +16,7 @@ from typing import Any
 
 from attribution.errors import DataError, MeasureError
 
+LAUNCHES, REPORT = "launches.json", "profile.ncu-rep"
 RANGE = "attr"
 """The outer NVTX range: only launches inside it are profiled."""
 
@@ -72,6 +73,11 @@ class Seen:
     kernel_name: str
     grid: tuple[int, int, int]
     action: Any = None
+
+
+def range_name(arm: int, step: int, stage: str) -> str:
+    """The NVTX range of one step: one name, one step, whatever arms and stages are called."""
+    return f"{RANGE} arm={arm} step={step} stage={stage}"
 
 
 def missing() -> str:

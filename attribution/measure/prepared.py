@@ -108,6 +108,10 @@ class Prepared:
             if stage in ("operator", name):
                 function()
 
+    def run_step(self, place: int) -> None:
+        """Enqueue one step."""
+        self._steps[place][1]()
+
     def stage_bounds(self) -> list[tuple[str, int, int]]:
         """(stage, first step, past the last) for every run of neighbouring steps of one stage."""
         bounds: list[tuple[str, int, int]] = []

@@ -116,7 +116,6 @@ def measure(
     """Run the plan on the machine that was chosen.  Raises InputError, MeasureError, DataError."""
     if asked.gpu is None:
         return job.execute(plan, kernel, variants, path, progress, resume, overwrite, asked.rule)
-    extra = {"skipped": [{"scope": s.scope, "reason": s.reason} for s in asked.skips]}
     return watch.execute(
-        plan, kernel, variants, path, progress, asked.options, resume, overwrite, asked.rule, extra=extra
+        plan, kernel, variants, path, progress, asked.options, resume, overwrite, asked.rule, skipped=asked.skips
     )

@@ -18,6 +18,8 @@ from attribution.measure.stamp import Stamps
 ENQUEUE_NS = 25_000
 """Host time to enqueue one launch, event or stamp, generously: what the hold has to cover."""
 LONGEST_HOLD_NS = 20_000_000
+WARM_UPS = 3
+"""Executions before the first sample of a batch."""
 
 Row = tuple[str, str, int, float, float]
 """scope, stage, sample, time_ns, clock_mhz."""
@@ -33,7 +35,7 @@ def event_samples(arms: Sequence[Prepared], stamps: Stamps, samples: int, stages
         record()
 
     steps = len(arms[0].operator.steps)
-    spans, mhz = _samples(stamps, samples, len(marks) + 1, steps + len(marks) + 1, one)
+    spans, mhz = _samples(stamps, samples, len(marks) + 1, steps + len(marks) + 1, one, len(arms))
     if not stages:
         return [("event", "operator", i, span[0], mhz[i]) for i, span in enumerate(spans)]
     rows: list[Row] = []
@@ -48,30 +50,39 @@ def event_samples(arms: Sequence[Prepared], stamps: Stamps, samples: int, stages
 def graph_samples(arms: Sequence[Prepared], stamps: Stamps, samples: int, stage: str) -> list[Row]:
     """`samples` replays of the captured graph, each copy in turn."""
     graphs = [arm.graph(stage) for arm in arms]
-    for _ in range(2):  # the first replays after a capture are slower (seen: by 15 %)
-        graphs[0].replay()
 
     def one(i: int, record: Callable[[], None]) -> None:
         record()
         graphs[i % len(graphs)].replay()
         record()
 
-    spans, mhz = _samples(stamps, samples, 2, 4, one)
+    spans, mhz = _samples(stamps, samples, 2, 4, one, len(arms))
     return [("graph", stage, i, span[0], mhz[i]) for i, span in enumerate(spans)]
 
 
 def _samples(
-    stamps: Stamps, samples: int, events: int, calls: int, one: Callable[[int, Callable[[], None]], None]
+    stamps: Stamps,
+    samples: int,
+    events: int,
+    calls: int,
+    one: Callable[[int, Callable[[], None]], None],
+    copies: int,
 ) -> tuple[list[list[float]], list[float]]:
     """Spans between neighbouring events of each sample, ns, and each sample's SM clock, MHz."""
     import torch
 
+    # Behind the hold and before the first sample: an idle card's first executions are slower (seen: by 5 % at 10 us).
+    # All copies once and in order, so that a cold protocol's first sample is cold as well.
+    warm = copies if copies > 1 else WARM_UPS
     made = [[torch.cuda.Event(enable_timing=True) for _ in range(events)] for _ in range(samples)]
-    stamps.hold(min(LONGEST_HOLD_NS, samples * (calls + 1) * ENQUEUE_NS))
+    stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (calls + 1) * ENQUEUE_NS))
+    for i in range(warm):
+        one(i, lambda: None)
+    first = warm % copies
     stamps.put()
     for i, mine in enumerate(made):
         left = iter(mine)
-        one(i, lambda left=left: next(left).record())  # type: ignore[misc]
+        one(first + i, lambda left=left: next(left).record())  # type: ignore[misc]
         stamps.put()
     torch.cuda.synchronize()
     read = stamps.read()

@@ -24,7 +24,8 @@ from typing import Any
 from attribution import errors
 from attribution.declare import Kernel, Variant
 from attribution.errors import MeasureError
-from attribution.measure import job, stopping
+from attribution.measure import job, ncu, report, stopping
+from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order
 from attribution.plan import Plan, PlannedRun
 from attribution.recording import Partial, Recording, check_free
@@ -56,13 +57,14 @@ def execute(
     overwrite: bool = False,
     rule: stopping.Rule | None = None,
     command: Sequence[str] = WORKER,
-    extra: Mapping[str, Any] | None = None,
+    skipped: Sequence[Skip] = (),
 ) -> Recording:
-    """Measure `plan` with workers into a recording at `path`; `extra` goes into the manifest.
+    """Measure `plan` with workers into a recording at `path`; `skipped` are scopes that were left out before.
 
     Raises InputError, MeasureError, DataError.
     """
     check_free(path, overwrite)
+    began_s = time.monotonic()
     source = job.source_hash(kernel)
     identity = {**plan.facts(), "machine": {"kind": "cuda"}, "source": source, "options": _plain(asdict(options))}
     partial = Partial(path, identity, resume)
@@ -74,12 +76,60 @@ def execute(
             break
         order = replace(order, refused=(*order.refused, _refuse(ended, runs, plan, partial)))
     assert ended.values is not None
+    timed_s = time.monotonic() - began_s
+    skips = _profile(order, runs, plan, path, partial, command, progress) if "ncu" in options.scopes else []
     machine = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8"))
     facts = job.manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
-    facts["measuring"] = {**_plain(asdict(options)), "lost": [list(r) for r in order.refused], **(extra or {})}
+    facts["measuring"] = {**_plain(asdict(options)), "lost": [list(r) for r in order.refused]}
+    facts["measuring"]["skipped"] = [asdict(s) for s in (*skipped, *skips)]
+    facts["cost"] = {
+        "wall_s": round(time.monotonic() - began_s, 3),
+        "timed_worker_s": round(timed_s, 3),
+        "runs_s": ended.values["runs_s"],
+        "checks_s": ended.values["checks_s"],
+    }
     if ended.values["stopping"]:
         facts["stopping"] = ended.values["stopping"]
     return partial.publish(facts, overwrite)
+
+
+def _profile(
+    order: Order,
+    runs: Mapping[int, PlannedRun],
+    plan: Plan,
+    path: Path,
+    partial: Partial,
+    command: Sequence[str],
+    progress: job.Progress,
+) -> list[Skip]:
+    """Run the worker once more under ncu and add a run for each arm.  What goes wrong is a recorded skip: times are kept."""
+    import pandas as pd
+
+    metrics = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8")).get("metrics", {})
+    file = partial.folder / ncu.REPORT
+    asked = replace(order, mode="profile")
+    first = max(runs) + 1
+    done = partial.done()
+    try:
+        wrapped = ncu.command(command, file, list(metrics.values()))
+        ended = run_worker(asked, path, partial.folder, wrapped, order.options.timeout_s, progress, wait=True)
+        log = (partial.folder / LOG).read_text(encoding="utf-8", errors="replace")
+        if ended.kind != "finished":
+            raise MeasureError(f"under ncu the worker ended: {ended.reason}")
+        if not file.is_file():
+            raise MeasureError(ncu.explain(log))
+        arms = json.loads((partial.folder / ncu.LAUNCHES).read_text(encoding="utf-8"))
+        for arm, number, tables in report.frames(arms, report.read(file), metrics, first):
+            like = next(r for r in runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
+            bad = [f"{n}: {d}" for n, passed, d in arm["checks"] if not passed]
+            row = {**job.run_facts(plan, like), "run": number, "predecessor": "", "build": arm["build"]}
+            row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
+            row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
+            if number not in done:
+                partial.add(number, {"runs": pd.DataFrame([row]), **tables})
+    except (errors.AttrError, OSError) as error:
+        return [Skip("ncu", str(error))]
+    return []
 
 
 def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: Partial) -> tuple[str, str, str]:
@@ -100,9 +150,15 @@ def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: P
 
 
 def run_worker(
-    order: Order, path: Path, folder: Path, command: Sequence[str], timeout_s: float, progress: job.Progress
+    order: Order,
+    path: Path,
+    folder: Path,
+    command: Sequence[str],
+    timeout_s: float,
+    progress: job.Progress,
+    wait: bool = False,
 ) -> Ended:
-    """Start one worker and watch it to its end."""
+    """Start one worker and watch it to its end; with `wait`, give it time to leave by itself (ncu writes its report then)."""
     (folder / PROGRESS).write_text("", encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="attr-job-") as scratch, (folder / LOG).open("ab") as log:
         job_file = Path(scratch) / "job.json"
@@ -115,7 +171,11 @@ def run_worker(
             start_new_session=True,
         )
         try:
-            return _watch(process, folder, timeout_s, progress)
+            ended = _watch(process, folder, timeout_s, progress)
+            if wait and ended.kind == "finished":
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout_s)
+            return ended
         finally:
             _kill(process)
 

@@ -111,12 +111,13 @@ def serve(arguments: list[str], make: Maker, profile: Callable[[Machine, Plan, P
         if order.mode == "profile":
             assert profile is not None
             profile(machine, plan, partial.folder, tell)
-            tell("finished", rounds=plan.rounds, stopping=None)
+            tell("finished", rounds=plan.rounds, stopping=None, runs_s=0.0, checks_s=0.0)
             return FINISHED
         refused = {(q, a): reason for q, a, reason in order.refused}
         job = Job(plan, kernel, machine, partial, order.rule, refused, began)
         job.execute(lambda done, total, label: tell("progress", done=done, total=total, label=label))
-        tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None)
+        spent = {"runs_s": round(job.runs_s, 3), "checks_s": round(job.checks_s, 3)}
+        tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None, **spent)
         return FINISHED
     except MachineLost as error:
         tell("lost", run=at[-1].run if at else None, reason=str(error))

@@ -1,0 +1,140 @@
+"""What Nsight Compute saw of the arms: its report, matched to the launches, as rows of a recording.
+
+In: a report and the worker's list of what it launched.  Out: frames for each profiled arm.
+Every value keeps the full name of the launch it was read from.  Absent is not zero: a metric that the report lacks is a
+row with state `absent`.
+Misuse: these runs stand beside the timed ones and are never paired with them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribution.errors import MeasureError
+from attribution.measure.ncu import RANGE, Expected, Seen, match
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def reader() -> Any:
+    """NVIDIA's module ncu_report: the package, or the one that Nsight Compute brings.  Raises MeasureError."""
+    try:
+        return importlib.import_module("ncu_report")
+    except ImportError:
+        pass
+    tool = shutil.which("ncu")
+    for folder in Path(tool).resolve().parents if tool else ():
+        for place in (folder / "extras" / "python", *folder.glob("*/extras/python")):
+            if (place / "ncu_report.py").is_file():
+                sys.path.append(str(place))
+                return importlib.import_module("ncu_report")
+    raise MeasureError("the module ncu_report is missing: `pip install ncu-report`")
+
+
+def read(path: Path) -> list[Seen]:
+    """All launches of a report, in order, with their push/pop ranges."""
+    if not path.is_file():
+        raise MeasureError(f"{path} is not there: ncu made no report")
+    context = reader().load_report(str(path))
+    out = []
+    for i in range(context.num_ranges()):
+        part = context.range_by_idx(i)
+        out += [_seen(part.action_by_idx(k)) for k in range(part.num_actions())]
+    return out
+
+
+def _seen(action: Any) -> Seen:
+    state = action.nvtx_state()
+    ranges: list[str] = []
+    if state is not None:
+        for domain in state.domains():
+            ranges += state.domain_by_id(domain).push_pop_ranges()
+    grid = tuple(int(action.metric_by_name(f"launch__grid_dim_{axis}").value()) for axis in "xyz")
+    return Seen(tuple(ranges), str(action.name(action.NameBase_DEMANGLED)), grid, action)  # type: ignore[arg-type]
+
+
+def expected_of(arms: Sequence[Mapping[str, Any]], seen: Sequence[Seen], first_run: int) -> list[Expected]:
+    """Launches that must be in the report.  A step of a library may be several: then all of its range are its own."""
+    out = []
+    for number, arm in enumerate(arms):
+        for step in arm["steps"]:
+            count = 1 if step["kernel_name"] else sum(step["range"] in s.ranges for s in seen)
+            grid = tuple(step["grid"])
+            out += [
+                Expected(step["range"], step["kernel_name"], grid, i, first_run + number, step["stage"])
+                for i in range(count)
+            ]
+    return out
+
+
+def frames(
+    arms: Sequence[Mapping[str, Any]], seen: Sequence[Seen], metrics: Mapping[str, str], first_run: int
+) -> Iterator[tuple[Mapping[str, Any], int, dict[str, pd.DataFrame]]]:
+    """(arm, run, tables `counters`, `times` and `checks`) for every profiled arm.  Raises DataError for a wrong match."""
+    import pandas as pd
+
+    ours = [s for s in seen if RANGE in s.ranges]
+    pairs = match(expected_of(arms, ours, first_run), ours)
+    order = {id(launch): i for i, launch in enumerate(ours)}
+    for number, arm in enumerate(arms):
+        run = first_run + number
+        mine = [(want, got) for want, got in pairs if want.run == run]
+        rows = [row for want, got in mine for row in counter_rows(want, got, metrics, order[id(got)])]
+        counters = pd.DataFrame(rows, columns=["stage", "kernel_name", "launch", *COLUMNS])
+        looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
+        tables = {
+            "counters": counters.assign(scope="ncu", pass_group=-1, source="ncu kernel-replay cache=none clock=none"),
+            "times": _times(mine),
+            "checks": pd.DataFrame(looked),
+        }
+        yield arm, run, {name: frame.assign(run=run) for name, frame in tables.items() if len(frame)}
+
+
+COLUMNS = ("metric", "instance", "unit", "state", "value")
+
+
+def counter_rows(want: Expected, got: Seen, metrics: Mapping[str, str], launch: int) -> Iterator[tuple[Any, ...]]:
+    """Rows of one launch: the rollup of each metric, its instances, and the members of a metric group."""
+    head = (want.stage, got.kernel_name, launch)
+    for meaning, name in metrics.items():
+        metric = got.action.metric_by_name(name)
+        if metric is None:
+            yield (*head, meaning, "", "", "absent", math.nan)
+            continue
+        if name.startswith("group:"):
+            for member in str(metric.value()).split(","):
+                part = got.action.metric_by_name(member)
+                value = math.nan if part is None else float(part.value())
+                yield (*head, meaning, member.rsplit("stalled_", 1)[-1], "warp-sample", _state(value), value)
+            continue
+        value, unit = float(metric.value()), str(metric.unit())
+        yield (*head, meaning, "", unit, _state(value), value)
+        if metric.num_instances() and metric.has_correlation_ids():
+            ids = metric.correlation_ids()
+            for i in range(metric.num_instances()):
+                each = float(metric.value(i))
+                yield (*head, meaning, str(ids.value(i)), unit or "inst", _state(each), each)
+
+
+def _state(value: float) -> str:
+    return "absent" if math.isnan(value) else "value" if value else "zero"
+
+
+def _times(mine: Sequence[tuple[Expected, Seen]]) -> pd.DataFrame:
+    """Time of each stage under ncu, a scope of its own: one launch alone, nothing beside it."""
+    import pandas as pd
+
+    total: dict[str, float] = {}
+    for want, got in mine:
+        metric = got.action.metric_by_name("gpu__time_duration.sum")
+        if metric is not None:
+            total[want.stage] = total.get(want.stage, 0.0) + float(metric.value())
+    frame = pd.DataFrame({"stage": list(total), "time_ns": list(total.values())})
+    return frame.assign(scope="ncu", cache="warm", clock="as-found", sample=0, clock_mhz=math.nan, flags="")
