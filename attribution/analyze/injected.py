@@ -1,0 +1,106 @@
+"""How much delay each arm of a sweep really injected into a role, on the SM that finishes last.
+
+In: an opened recording with arms that differ from the base in DELAY_ROLE and DELAY_CYCLES only.  Out: delays in ns and times
+per round, ready for `slack.fit`.
+Where both are traced, the delay is the role's measured longer processing on that SM; else cycles x items over the clock.
+Misuse: what was asked for is not what was injected: a role that spins also loses what it would have waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from attribution.analyze import lastsm, overlap, slack, spans
+from attribution.analyze.ladder import Rounds, paired
+from attribution.analyze.traced import events_of
+from attribution.errors import InputError
+from attribution.recording import Recording
+
+DELAYS = {"DELAY_ROLE", "DELAY_CYCLES"}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`table`: arm, cycles, delay_ns, time_ns, source; `rounds` the paired times; `processing_ns` the base's, NaN untraced."""
+
+    role: str
+    table: pd.DataFrame
+    rounds: Rounds
+    processing_ns: float
+
+    def fit(self) -> slack.Slack:
+        """The hinge over this sweep.  Raises DataError."""
+        return slack.fit(self.table["delay_ns"].to_numpy(float), self.rounds.time_ns, self.role)
+
+
+def sweep(
+    recording: Recording,
+    base: str,
+    role: str,
+    stage: str = "main",
+    scope: str | None = None,
+    items: int | None = None,
+) -> Sweep:
+    """The base and all arms that delay `role`.  `items`: how often the role works on the busiest SM, where nothing was traced.
+
+    Raises InputError when no arm delays it, or the delay cannot be known; DataError.
+    """
+    runs = recording.table("runs")
+    here = runs[(runs["question"] == base) & (runs["status"] == "ok")].astype({"arm": str, "flags": str})
+    flags = {a: json.loads(f) for a, f in here.drop_duplicates("arm")[["arm", "flags"]].to_numpy().tolist()}
+    arms = [
+        a for a in flags if a != "null" and flags[a].get("DELAY_ROLE") == role and _only_delay(flags[base], flags[a])
+    ]
+    if not arms:
+        others = sorted({str(f.get("DELAY_ROLE")) for f in flags.values()} - {"none", "None"})
+        raise InputError(
+            f"no arm of {base} delays {role!r}; delayed are: {', '.join(others) or 'none'}: measure variants with DELAY_ROLE"
+        )
+    names = [base, *sorted(arms, key=lambda a: flags[a]["DELAY_CYCLES"])]
+    tick = float(recording.manifest["machine"]["tick_ns"])
+    found = paired(runs, recording.table("times"), base, names, stage, scope, tick)
+    worked = {a: _processing(recording, here[here["arm"] == a], role) for a in names}
+    clock = _clock(recording, here)
+    rows = []
+    for arm in names:
+        cycles = int(flags[arm].get("DELAY_CYCLES", 0))
+        if not math.isnan(worked[arm]) and not math.isnan(worked[base]):
+            delay, source = max(worked[arm] - worked[base], 0.0), "trace: longer processing on the last SM"
+        elif items is not None and not math.isnan(clock):
+            delay, source = cycles * items * 1e3 / clock, f"{cycles} cycles x {items} items at {clock:.0f} MHz"
+        else:
+            raise InputError(
+                f"arm {arm} has no trace, so its delay is not known: give --items, how often {role} works on the busiest SM"
+            )
+        rows.append((arm, cycles, 0.0 if arm == base else delay, float(found.of(arm).mean()), source))
+    table = pd.DataFrame(rows, columns=["arm", "cycles", "delay_ns", "time_ns", "source"])
+    return Sweep(role, table, found, worked[base])
+
+
+def _only_delay(base: dict[str, object], arm: dict[str, object]) -> bool:
+    return {f for f in {*base, *arm} if base.get(f) != arm.get(f)} <= DELAYS
+
+
+def _clock(recording: Recording, runs: pd.DataFrame) -> float:
+    times = recording.table("times")
+    return float(times.loc[times["run"].isin(runs["run"]), "clock_mhz"].median())
+
+
+def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
+    """Mean processing of the role on the SM that finishes last, over the traced runs; NaN without any.  Raises InputError."""
+    events = recording.table("events")
+    events = events[events["run"].isin(runs["run"])]
+    if events.empty:
+        return math.nan
+    roles, declared = events_of(recording, str(runs["kernel"].iloc[0]))
+    if role not in roles:
+        raise InputError(f"role {role!r}: the kernel has {', '.join(roles)}")
+    lanes = recording.table("lanes")
+    lanes = lanes[lanes["run"].isin(runs["run"])]
+    spans.check_complete(lanes, roles)
+    found = overlap.roles(lastsm.on_last_sm(spans.spans(events, lanes, roles, declared)))
+    return float(found.loc[found["role"] == role, "processing_ns"].mean())

@@ -1,0 +1,159 @@
+"""Interventions of a recording: the arms that move rows between SMs without changing the kernel's work, as a table.
+
+In: an opened recording.  Out: one row an arm with its time and the candidate quantities of `analyze.law`, and times per round.
+Rows per SM come from measured SM ids where the arm has them, else from the schedule model, and the table says which.
+Misuse: an arm that also changes what is computed is no intervention of the row law; name arms only when you know that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from attribution.analyze import law
+from attribution.analyze.ladder import Rounds, paired
+from attribution.errors import DataError, InputError
+from attribution.recording import Recording
+from attribution.schedule import rows_per_sm
+
+MOVES = ("BLOCK_Q",)
+"""Flags that regroup rows and leave the arithmetic as it is."""
+INSTRUCTIONS = ("instructions", "smsp__inst_executed.sum", "sm__inst_executed.sum")
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """`table`: arm, time_ns and the quantities of `law.RIVALS`, `rows_from` (trace or schedule); `rounds`: the paired times."""
+
+    table: pd.DataFrame
+    rounds: Rounds
+
+    def compare(self, limit: float = law.LIMIT) -> pd.DataFrame:
+        """`law.compare`, arms of one CTA count held out together where there are three counts, else arms one by one."""
+        ctas = list(self.table["ctas"])
+        groups = ctas if len(set(ctas)) > 2 else None
+        return law.compare(
+            self.table, rounds=self.rounds.time_ns, groups=groups, limit=limit, tick_ns=self.rounds.tick_ns
+        )
+
+    def fit(self) -> law.Fit:
+        """The row law on all of them."""
+        return law.fit(self.table["busiest_sm_rows"].to_numpy(float), self.rounds.time_ns, self.rounds.tick_ns)
+
+
+def interventions(
+    recording: Recording,
+    base: str,
+    arms: Sequence[str] = (),
+    stage: str = "main",
+    scope: str | None = None,
+) -> Interventions:
+    """The base and `arms` (default: those that change only launch knobs or MOVES).  Raises InputError, DataError."""
+    runs = recording.table("runs")
+    variants = recording.manifest["variants"]
+    measured = [a for a in runs.loc[runs["question"] == base, "arm"].astype(str).unique() if a in variants]
+    chosen = list(arms) or [a for a in measured if a != base and _moves(variants[base], variants[a])]
+    names = [base, *dict.fromkeys(a for a in chosen if a != base)]
+    tick = float(recording.manifest["machine"]["tick_ns"])
+    found = paired(runs, recording.table("times"), base, names, stage, scope, tick)
+    rows = [_quantities(recording, runs, base, name) for name in names]
+    table = pd.DataFrame(rows)
+    table.insert(1, "time_ns", found.time_ns.mean(axis=0))
+    return Interventions(table, found)
+
+
+def _moves(base: Mapping[str, Any], variant: Mapping[str, Any]) -> bool:
+    flags = {f for f in {*base["flags"], *variant["flags"]} if base["flags"].get(f) != variant["flags"].get(f)}
+    knobs = {k for k in {*base["knobs"], *variant["knobs"]} if base["knobs"].get(k) != variant["knobs"].get(k)}
+    return bool(flags | knobs) and flags <= set(MOVES)
+
+
+def _quantities(recording: Recording, runs: pd.DataFrame, base: str, arm: str) -> dict[str, Any]:
+    mine = runs[(runs["question"] == base) & (runs["arm"] == arm) & (runs["status"] == "ok")]
+    flags, knobs = (json.loads(str(mine[c].iloc[0])) for c in ("flags", "knobs"))
+    machine = recording.manifest["machine"]
+    sms = int(knobs["sms"] if machine["kind"] == "host" else machine["sms"])
+    rows = recording.table("rows")
+    rows = rows[rows["run"].isin(mine["run"])]
+    per_batch, ctas = flags.get("BLOCK_Q", math.nan), knobs.get("ctas", math.nan)
+    if len(rows):
+        per_run = rows.groupby(["run", "sm"])["rows"].sum()
+        busiest, mean, source = per_run.groupby("run").max().mean(), per_run.groupby("run").sum().mean() / sms, "trace"
+    else:
+        q = recording.manifest["plan"]["shape"].get("q")
+        if q is None or math.isnan(per_batch) or math.isnan(ctas):
+            raise DataError(
+                f"arm {arm} has neither a trace nor what the schedule model needs (q, BLOCK_Q, ctas): no rows per SM"
+            )
+        placed = rows_per_sm(int(q), int(per_batch), int(ctas), sms)
+        busiest, mean, source = float(placed.max()), float(placed.mean()), "schedule"
+    return {
+        "arm": arm, "busiest_sm_rows": float(busiest), "mean_rows": float(mean), "rows_per_batch": float(per_batch),
+        "ctas": float(ctas), "instructions": _instructions(recording, mine), "rows_from": source,
+    }  # fmt: skip
+
+
+def _instructions(recording: Recording, mine: pd.DataFrame) -> float:
+    """Executed instructions of a run of stage main; NaN where none were counted."""
+    counters = recording.table("counters")
+    counters = counters[
+        counters["run"].isin(mine["run"]) & (counters["instance"] == "") & (counters["state"] == "value")
+    ]
+    for name in INSTRUCTIONS:
+        found = counters[counters["metric"] == name]
+        if len(found):
+            return float(found.groupby("run")["value"].sum().mean())
+    return math.nan
+
+
+def tail_law(
+    recording: Recording, base: str, stage: str = "main", scope: str | None = None
+) -> tuple[tuple[float, float, float], str]:
+    """The row law's share of the tail (low, value, high) and where it comes from.
+
+    Fitted where interventions vary the busiest SM's rows, else T proportional to those rows, which has no interval of its own.
+    """
+    found = interventions(recording, base, (), stage, scope)
+    first = found.table.iloc[0]
+    busiest, mean = float(first["busiest_sm_rows"]), float(first["mean_rows"])
+    if len(set(found.table["busiest_sm_rows"])) > 1:
+        fitted = found.fit()
+        return law.tail_share(busiest, mean, fitted), f"row law fitted on {len(found.table)} interventions"
+    share = 1 - mean / busiest
+    return (share, share, share), "rows alone: no intervention varies the busiest SM's rows"
+
+
+def check_known(recording: Recording, base: str | None) -> str:
+    """`base`, or the first question's.  Raises InputError for one that the recording does not have."""
+    if recording.manifest["kind"] != "run":
+        raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
+    bases = [str(q["base"]) for q in recording.manifest["plan"]["questions"]]
+    if base is None:
+        return bases[0]
+    if base not in bases:
+        raise InputError(f"--base {base}: {recording.path.name} has questions about {', '.join(bases)}")
+    return base
+
+
+def choose_scope(times: pd.DataFrame, scope: str | None, stage: str = "main") -> str | None:
+    """`scope`, or the full label of the one to use when there are several: graph before event before others, warm before cold."""
+    if scope is not None:
+        return scope
+    here = times[times["stage"] == stage][["scope", "cache", "clock"]].drop_duplicates().astype(str)
+    order = ["graph", "event", "cupti", "host-virtual"]
+    known = [r for r in here.to_numpy().tolist() if r[0] in order]
+    if not known:
+        return None
+    best = min(known, key=lambda r: (order.index(r[0]), r[1] != "warm"))
+    return "/".join(best)
+
+
+def rounds_of(runs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """`table` (a row a run) with the column `round` of its runs."""
+    of = runs.set_index("run")["round"]
+    return table.assign(round=of.reindex(table["run"]).to_numpy()).sort_values("round", ignore_index=True)

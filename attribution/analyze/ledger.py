@@ -1,0 +1,211 @@
+"""The ledger: every microsecond has an owner, and the sum is checked against a measurement that took no part in it.
+
+In: tables of a recording, its variants, the base.  Out: two accounts as frames, in one scope.
+Operator = stages + gaps.  Main = floor + what the lowest rung takes above it + the ladder's steps.  The steps telescope to
+the base's own time; the remainder is the null arm (the same build, measured at other places of the same rounds) minus that
+sum: nothing makes it zero but agreement.
+Misuse: the floor is arithmetic over a ceiling; a term above it is exposed time, not a cost.  Times of two scopes never meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attribution.analyze import stats
+from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
+from attribution.analyze.pairing import scoped
+from attribution.errors import DataError, InputError
+
+CLOSES = 0.02
+"""The remainder's bound, as a share of main, below which the ledger is said to close."""
+CEILING = "practical_flop_per_s"
+"""Counter of stage `ceiling` in which a recording keeps the rate of a pure matrix product on its machine."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Useful FLOP of stage main, and the ceilings (FLOP/s; NaN: not known)."""
+
+    useful_flop: float
+    practical_flop_per_s: float = math.nan
+    spec_flop_per_s: float = math.nan
+
+    def ns(self) -> tuple[float, float]:
+        """Floor under the practical and under the data sheet's ceiling."""
+        return self.useful_flop / self.practical_flop_per_s * 1e9, self.useful_flop / self.spec_flop_per_s * 1e9
+
+
+def practical_ceiling(counters: pd.DataFrame) -> float:
+    """Median of the recording's own ceiling, FLOP/s; NaN where none was measured."""
+    mine = counters[(counters["metric"] == CEILING) & (counters["state"] == "value")]
+    return float(mine["value"].median()) if len(mine) else math.nan
+
+
+def operator_account(
+    tables: Mapping[str, pd.DataFrame], base: str, scope: str | None = None, tick_ns: float = math.nan
+) -> pd.DataFrame:
+    """Stages, `gaps` and `operator` of the base arm: item, time_ns, low_ns, high_ns, share, verdict, reason, scope.
+
+    Gaps are operator - sum of stages, run by run; below 0 by more than the ticks they say that the stages were not timed on
+    one timeline.  Raises InputError when the operator was not timed, DataError for two scopes.
+    """
+    runs = tables["runs"]
+    mine = runs[(runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")]
+    timed = scoped(tables["times"][tables["times"]["run"].isin(mine["run"])], scope)
+    per_run = timed.groupby(["run", "stage"], observed=True)["time_ns"].median().reset_index()
+    wide = per_run.astype({"stage": str}).pivot_table(index="run", columns="stage", values="time_ns").dropna()
+    order = [s for s in dict.fromkeys(timed["stage"].astype(str)) if s not in ("operator", "ceiling")]
+    if "operator" not in wide or not order or wide.empty:
+        raise InputError(
+            f"no account of the operator: {base} has times of {', '.join(dict.fromkeys(timed['stage'].astype(str))) or 'no stage'}"
+        )
+    values = {s: wide[s].to_numpy(float) for s in order}
+    whole = wide["operator"].to_numpy(float)
+    values["gaps"] = whole - sum(values.values())
+    values["operator"] = whole
+    label = timed["scope_label"].iloc[0]
+    rows = []
+    for item, ns in values.items():
+        found = stats.intervals(ns, resolution=tick_ns * (len(order) + 1 if item == "gaps" else 1))
+        share = float(ns.mean() / whole.mean())
+        low, high = float(found.low[0]), float(found.high[0])
+        verdict, reason = "measured", ""
+        if item == "gaps":
+            verdict, reason = _gaps(ns, low, high, tick_ns * (len(order) + 1))
+        rows.append((item, float(ns.mean()), low, high, share, verdict, reason, label))
+    return pd.DataFrame(rows, columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
+
+
+def _gaps(ns: np.ndarray, low: float, high: float, tick: float) -> tuple[str, str]:
+    allowed = 0.0 if math.isnan(tick) else tick
+    if float(ns.mean()) < -allowed and not high >= -allowed:
+        return "void", "the stages take longer than the operator: they overlap, or were not timed on one timeline"
+    if not ns.any():
+        return "measured", "exactly 0 in every run: here the operator is the sum of its stages by construction"
+    return "measured", "operator minus its stages, run by run"
+
+
+def main_account(
+    tables: Mapping[str, pd.DataFrame],
+    variants: Variants,
+    base: str,
+    floor: Floor | None = None,
+    stage: str = "main",
+    scope: str | None = None,
+    tick_ns: float = math.nan,
+    null_arm: str = "null",
+    start: str | None = None,
+) -> pd.DataFrame:
+    """Terms, their sum and the remainder: item, kind, time_ns, low_ns, high_ns, share, verdict, reason, scope.
+
+    kind: `floor` (arithmetic), `term` (measured), `sum`, `total` (the null arm), `remainder` (total - sum).  `start` is the rung
+    that the floor is taken from (default: `math_only` where it was measured and there is a floor, else the lowest rung).
+    """
+    steps = ladder(tables, variants, base, stage, scope, tick_ns)
+    names = list(steps["rung"])
+    known = floor is not None and not math.isnan(floor.ns()[0])
+    if start is None:
+        start = "math_only" if known and "math_only" in names else names[0]
+    if start not in names:
+        raise InputError(f"rung {start!r} was not measured; there are: {', '.join(names)}")
+    chain = names[names.index(start) :]
+    found = paired(
+        tables["runs"],
+        tables["times"],
+        base,
+        [*chain, *([null_arm] if _has(tables, base, null_arm) else [])],
+        stage,
+        scope,
+        tick_ns,
+    )
+    rows = _lowest(found, start, floor if known else None)
+    for _, step in steps[steps["rung"].isin(chain[1:])].iterrows():
+        below = chain[chain.index(step["rung"]) - 1]
+        low, center, high = found.mean({step["rung"]: 1.0, below: -1.0})
+        rows.append((step["adds"], "term", center, low, high, step["verdict"], step["reason"]))
+    rows.append(("sum of the terms", "sum", float(found.of(base).mean()), *_around(found, base), "", ""))
+    rows += _remainder(found, base, null_arm)
+    out = pd.DataFrame(rows, columns=["item", "kind", "time_ns", "low_ns", "high_ns", "verdict", "reason"])
+    out.insert(5, "share", out["time_ns"] / float(found.of(base).mean()))
+    return out.assign(scope=found.scope, stage=stage)
+
+
+Row = tuple[str, str, float, float, float, str, str]
+
+
+def _lowest(found: Rounds, start: str, floor: Floor | None) -> list[Row]:
+    """The floor and what the lowest rung takes above it; without a floor the rung whole."""
+    low, center, high = found.mean({start: 1.0})
+    if floor is None:
+        return [(start, "term", center, low, high, "measured", "no ceiling was measured in this recording: no floor")]
+    practical, spec = floor.ns()
+    text = f"{floor.useful_flop:.4g} useful FLOP over the practical ceiling; over the data sheet's {spec:.4g} ns"
+    verdict = "measured" if high >= practical else "void"
+    above = f"{start} above the floor" + ("" if verdict == "measured" else ": it is faster than the ceiling")
+    return [
+        ("floor", "floor", practical, math.nan, math.nan, "arithmetic", text),
+        (f"{start} above floor", "term", center - practical, low - practical, high - practical, verdict, above),
+    ]
+
+
+def _remainder(found: Rounds, base: str, null_arm: str) -> list[Row]:
+    """The independent total and what it leaves."""
+    if null_arm not in found.arms:
+        return [
+            (
+                "remainder",
+                "remainder",
+                math.nan,
+                math.nan,
+                math.nan,
+                "not measured",
+                "no null arm: nothing independent to close against",
+            )
+        ]
+    low, center, high = found.mean({null_arm: 1.0, base: -1.0})
+    bound = max(abs(low), abs(high)) / float(found.of(base).mean())
+    if math.isnan(bound):
+        verdict, reason = "undecided", "no interval: too few rounds"
+    elif bound <= CLOSES:
+        verdict, reason = "closes", f"at most {bound:.2%} of the whole, allowed {CLOSES:.0%}"
+    elif low <= 0 <= high:
+        verdict, reason = (
+            "undecided",
+            f"may be up to {bound:.2%} of the whole: too noisy to say that it closes within {CLOSES:.0%}",
+        )
+    else:
+        verdict, reason = "does not close", f"{center / float(found.of(base).mean()):+.2%} of the whole has no owner"
+    total = (
+        f"{null_arm} (measured apart)",
+        "total",
+        float(found.of(null_arm).mean()),
+        *_around(found, null_arm),
+        "",
+        "",
+    )
+    return [total, ("remainder", "remainder", center, low, high, verdict, reason)]
+
+
+def _around(found: Rounds, arm: str) -> tuple[float, float]:
+    low, _, high = found.mean({arm: 1.0})
+    return low, high
+
+
+def _has(tables: Mapping[str, pd.DataFrame], base: str, arm: str) -> bool:
+    runs = tables["runs"]
+    return bool(((runs["question"] == base) & (runs["arm"] == arm)).any())
+
+
+def control_share(
+    tables: Mapping[str, pd.DataFrame], base: str, lower: str, stage: str = "main", scope: str | None = None
+) -> tuple[float, float, float]:
+    """1 - T(lower) / T(base), paired: low, value, high (95 %).  Raises DataError, InputError."""
+    found = paired(tables["runs"], tables["times"], base, [lower, base], stage, scope)
+    if len(found.rounds) < 2:
+        raise DataError(f"{lower} and {base} have {len(found.rounds)} round in common: a share needs two")
+    return ratio_interval(found.of(base) - found.of(lower), found.of(base))

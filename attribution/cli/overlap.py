@@ -1,0 +1,60 @@
+"""`attr overlap PATH`: what each role does while the others work, and the path that holds up the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.accounts import frame_rows
+from attribution.cli.options import Json
+from attribution.cli.output import print_json, print_rows
+from attribution.errors import InputError
+
+
+def overlap(
+    path: Annotated[Path, typer.Argument(help="A recording with a trace.")],
+    arm: Annotated[str | None, typer.Option("--arm", help="Arm; the first question's base when not given.")] = None,
+    run: Annotated[
+        int | None, typer.Option("--run", min=0, help="Run; the arm's first traced one when not given.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show per role: processing, waiting for whom, hidden, exposed, fill and drain; and the critical path of the last SM."""
+    from attribution.analyze import critical, lastsm
+    from attribution.analyze.traced import traced
+    from attribution.recording import open_recording
+
+    recording = open_recording(path)
+    trace = traced(recording, arm, run)
+    if trace is None:
+        raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")
+    roles = trace.role_rows()
+    way = critical.path(trace.spans)
+    sums = frame_rows(critical.summary(way))
+    last = frame_rows(lastsm.account(trace.spans))[0] if len(roles) > 1 else {}
+    if json:
+        print_json(
+            {
+                "arm": trace.arm,
+                "run": trace.run,
+                "roles": roles,
+                "critical_path": sums,
+                "last_sm": last,
+                "stretches": frame_rows(way),
+            }
+        )
+        return
+    print(f"Roles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
+    heads = {k: k.removesuffix("_ns").replace("_", " ") for k in roles[0]}
+    print_rows([{k: v / 1e6 if k.endswith("_ns") else v for k, v in r.items()} for r in roles], heads)
+    print(f"\nCritical path on SM {way['sm'].iloc[0]}, which finishes last: {len(way)} stretches")
+    rows = [
+        {"role": s["role"], "kind": s["kind"], "ms": s["time_ns"] / 1e6, "share": f"{s['share']:.1%}"} for s in sums
+    ]
+    print_rows(rows)
+    if last:
+        shares = ", ".join(f"{k.replace('_', ' ')} {last[k]:.1%}" for k in lastsm.SHARES)
+        print(f"\nSM {last['sm']}, of its {last['total_ns'] / 1e6:.3f} ms: {shares}")
+    print("Durations of a traced build locate; hidden work that is made faster turns into waiting.")

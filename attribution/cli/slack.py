@@ -1,0 +1,72 @@
+"""`attr slack PATH --role ROLE`: how much longer a role may take unnoticed, and what making it faster would change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.accounts import frame_rows
+from attribution.cli.options import Json
+from attribution.cli.output import print_json, print_rows
+
+
+def slack(
+    path: Annotated[Path, typer.Argument(help="A recording with arms that delay the role.")],
+    role: Annotated[str, typer.Option("--role", help="Role that was delayed.")],
+    base: Annotated[
+        str | None, typer.Option("--base", help="Arm without a delay; the first question's base when not given.")
+    ] = None,
+    items: Annotated[
+        int | None,
+        typer.Option("--items", min=1, help="How often the role works on the busiest SM, where nothing was traced."),
+    ] = None,
+    faster: Annotated[
+        float, typer.Option("--faster", min=0, max=1, help="Predict the whole when the role takes this much less.")
+    ] = 0.1,
+    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    json: Json = False,
+) -> None:
+    """Fit the whole's time over the injected delay: knee = slack of the role, slope = how critical it is beyond."""
+    from attribution.analyze import slack as hinge
+    from attribution.analyze.injected import sweep
+    from attribution.analyze.interventions import check_known, choose_scope
+    from attribution.claim import scope_sentence
+    from attribution.recording import open_recording
+
+    recording = open_recording(path)
+    top = check_known(recording, base)
+    label = choose_scope(recording.table("times"), scope)
+    found = sweep(recording, top, role, scope=label, items=items)
+    fitted = found.fit()
+    share = found.processing_ns / fitted.base_ns
+    change = hinge.speedup(fitted, found.processing_ns, fitted.base_ns, faster) if share == share else None
+    if json:
+        predicted = (
+            {"faster": faster, "whole_change_low": change[0], "whole_change_high": change[1]} if change else None
+        )
+        print_json({"arms": frame_rows(found.table), "slack": vars(fitted), "prediction": predicted})
+        return
+    rows = [{**r, "delay_ns": r["delay_ns"] / 1e6, "time_ns": r["time_ns"] / 1e6} for r in frame_rows(found.table)]
+    print_rows(
+        rows,
+        {
+            "arm": "arm",
+            "cycles": "cycles an item",
+            "delay_ns": "injected, ms",
+            "time_ns": "whole, ms",
+            "source": "from",
+        },
+    )
+    print(f"\n{fitted}")
+    print(
+        f"knee {fitted.knee_ns / 1e6:.3f} ms [{fitted.knee_low_ns / 1e6:.3f}, {fitted.knee_high_ns / 1e6:.3f}], "
+        f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}] (95 %, {len(found.rounds.rounds)} rounds)"
+    )
+    if change:
+        print(
+            f"prediction: {role} taking {faster:.0%} less changes the whole by {100 * change[0]:.2f} to {100 * change[1]:.2f} %; "
+            "a faster variant of it, measured against the base, is the test"
+        )
+    print(f"\n{scope_sentence(recording)}")

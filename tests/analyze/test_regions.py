@@ -1,0 +1,61 @@
+"""Instructions by region: the published shares, planted per instruction, come back; nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from attribution.analyze.regions import Region, by_region, parse
+from attribution.errors import DataError, InputError
+from attribution.tables import conform
+
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+
+
+def pcs(counts: dict[tuple[str, int], float]) -> pd.DataFrame:
+    rows = [
+        {
+            "file": "planted.ncu-rep", "launch": 0, "kernel_name": "topk", "metric": "sass__inst_executed", "pc": 16 * i,
+            "offset_bytes": 16 * i, "source_file": file, "source_line": line, "sass": "IADD3", "unit": "inst", "value": value,
+        }
+        for i, ((file, line), value) in enumerate(counts.items())
+    ]  # fmt: skip
+    return conform("pcs", pd.DataFrame(rows))
+
+
+def test_published_shares_of_instructions_are_one_command() -> None:
+    table = pd.read_csv(PUBLISHED / "online_selection_profile.csv")
+    of = table[table["variant"] == "register_lists"].set_index("quantity")["value"]
+    total = of["executed_instructions"] * 1e9
+    least, slots = (total * of[q] / 100 for q in ("recompute_minimum_share", "slot_replacement_share"))
+    planted = {("/src/topk.cuh", 10): least / 2, ("/src/topk.cuh", 14): least / 2, ("/src/topk.cuh", 20): slots}
+    found = by_region(
+        pcs({**planted, ("/src/topk.cuh", 90): total - least - slots - 1e6, ("", -1): 1e6}),
+        [parse("recompute minimum@topk=topk.cuh:10-19"), parse("slot replacement@topk=topk.cuh:20")],
+    ).set_index("region")
+    assert 100 * found.loc["recompute minimum", "share"] == pytest.approx(55.4, abs=0.01)
+    assert 100 * found.loc["slot replacement", "share"] == pytest.approx(25.3, abs=0.01)
+    assert found.loc["recompute minimum", "instructions"] == 2
+    assert found["share"].sum() == pytest.approx(1)
+    assert {"elsewhere in /src/topk.cuh", "no line information"} < set(found.index)
+
+
+def test_without_regions_every_file_is_one() -> None:
+    found = by_region(pcs({("/a/tma.cuh", 1): 1.0, ("/a/math.cuh", 1): 3.0}))
+    assert found[["region", "share"]].to_numpy().tolist() == [["/a/math.cuh", 0.75], ["/a/tma.cuh", 0.25]]
+
+
+def test_what_cannot_be_attributed_is_an_error() -> None:
+    table = pcs({("/a/tma.cuh", 1): 1.0})
+    with pytest.raises(InputError, match="no counted instruction in math.cuh"):
+        by_region(table, [Region("math", "math.cuh")])
+    with pytest.raises(DataError, match="both have line 1"):
+        by_region(table, [Region("one", "tma.cuh"), Region("two", "tma.cuh", 1, 5)])
+    with pytest.raises(InputError, match="no counts per instruction; there are: sass__inst_executed"):
+        by_region(table, metric="zzz")
+    with pytest.raises(DataError, match="2 kernels"):
+        by_region(pd.concat([table, table.assign(kernel_name="other")], ignore_index=True))
+    with pytest.raises(InputError, match="must be NAME"):
+        parse("x=file:a-b")
