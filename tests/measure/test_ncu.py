@@ -1,0 +1,135 @@
+"""ncu's command line, which launch is which, and a report read without a GPU: cases 15 to 17."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.errors import DataError, MeasureError
+from attribution.measure import ncu, report
+from attribution.measure.ncu import Expected, Seen, match
+
+GRID = (132, 1, 1)
+REPORT = Path(__file__).parents[2] / "traces" / "hello-h200.ncu-rep"
+
+
+def test_the_command_line_states_every_policy() -> None:
+    line = ncu.command(["python", "-m", "worker"], Path("r.ncu-rep"), ["a.sum", "b.sum", "a.sum"])
+    text = " ".join(line)
+    for part in (
+        "--replay-mode kernel",
+        "--cache-control none",
+        "--clock-control none",
+        "--set none",
+        "--metrics a.sum,b.sum",
+        "--nvtx-include attr/",
+    ):
+        assert part in text
+    assert line[-3:] == ["python", "-m", "worker"]
+    with pytest.raises(MeasureError, match="no metrics"):
+        ncu.command(["x"], Path("r"), [])
+
+
+def test_missing_permission_says_what_to_do() -> None:
+    log = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in ncu.explain(log)
+    assert "not zero" in ncu.explain("==WARNING== No kernels were profiled.")
+    assert "Failed to initialize" in ncu.explain("==ERROR== Failed to initialize the profiler: LibraryNotLoaded")
+    assert "did not say why" in ncu.explain("")
+
+
+def want(name: str, range_name: str, ordinal: int = 0, grid: Any = GRID) -> Expected:
+    return Expected(range_name, name, grid, ordinal, 0, "main")
+
+
+def seen(name: str, *ranges: str, grid: Any = GRID) -> Seen:
+    return Seen(("attr", *ranges), name, grid)
+
+
+def test_a_name_that_begins_another_is_one_match() -> None:
+    """Asked for `topk_kernel` among `topk_kernel` and `topk_kernel_repair`."""
+    launches = [seen("topk_kernel", "r0"), seen("topk_kernel_repair", "r1")]
+    pairs = match([want("topk_kernel", "r0"), want("topk_kernel_repair", "r1")], launches)
+    assert [got.kernel_name for _, got in pairs] == ["topk_kernel", "topk_kernel_repair"]
+    with pytest.raises(DataError, match="expected topk_kernel$"):
+        match([want("topk_kernel", "r1"), want("topk_kernel", "r0")], launches)
+
+
+def test_two_ranges_over_one_launch_abstain() -> None:
+    with pytest.raises(DataError, match="two of our ranges: a and b"):
+        match([want("k", "a"), want("k", "b")], [seen("k", "a", "b")])
+
+
+def test_lost_extra_and_unnamed_launches_are_errors() -> None:
+    with pytest.raises(DataError, match="launch 0 is not in the report"):
+        match([want("k", "a")], [])
+    with pytest.raises(DataError, match="1 launches were made and 2 seen"):
+        match([want("k", "a")], [seen("k", "a"), seen("k", "a")])
+    with pytest.raises(DataError, match="in no range"):
+        match([want("k", "a")], [seen("k", "a"), seen("other")])
+    with pytest.raises(DataError, match="grid"):
+        match([want("k", "a")], [seen("k", "a", grid=(64, 1, 1))])
+
+
+def test_launches_of_others_outside_our_range_are_nobody_s_business() -> None:
+    pairs = match([want("k", "a")], [Seen((), "fill", GRID), seen("k", "a")])
+    assert len(pairs) == 1
+
+
+def test_a_range_name_is_one_step_s_whatever_stages_are_called() -> None:
+    assert len({ncu.range_name(a, s, "main") for a in range(3) for s in range(12)}) == 36
+
+
+def arm(name: str, number: int, ranges: str, grid: int = 1056) -> dict[str, Any]:
+    step = {"range": ranges, "stage": "main", "kernel_name": "hello", "grid": [grid, 1, 1]}
+    facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i"}
+    return {**facts, "steps": [step], "checks": [["sums", True, "0 differ"]]}
+
+
+RANGES = [f"attr run=0 arm={name} step=0 stage=main" for name in ("vector", "scalar")]
+
+
+@pytest.fixture(scope="module")
+def launches() -> list[Seen]:
+    pytest.importorskip("ncu_report")
+    return report.read(REPORT)
+
+
+def test_a_real_report_gives_counters_that_obey_arithmetic(launches: list[Seen]) -> None:
+    """1024 rows of 65,536 floats: the two arms load the same bytes with 1 and 4 times as many instructions."""
+    arms = [arm("vector", 0, RANGES[0]), arm("scalar", 1, RANGES[1])]
+    metrics = {**ncu.METRICS, "not_collected": "sm__no_such_metric.sum"}
+    found = {one["arm"]: tables for one, _, tables in report.frames(arms, launches, metrics, 100)}
+    loads = {}
+    for name, tables in found.items():
+        counters = tables["counters"]
+        assert set(counters["kernel_name"]) == {"hello"}
+        assert set(counters["scope"]) == {"ncu"}
+        opcodes = counters[counters["metric"] == "opcodes"]
+        rollup = opcodes.loc[opcodes["instance"] == "", "value"].iloc[0]
+        each = opcodes[opcodes["instance"] != ""].set_index("instance")["value"]
+        assert each.sum() == rollup
+        loads[name] = each["LDG"]
+        absent = counters[counters["metric"] == "not_collected"]
+        assert absent["state"].tolist() == ["absent"]
+        assert math.isnan(absent["value"].iloc[0])
+        assert (tables["times"]["time_ns"] > 0).all()
+    floats = 1024 * 65536
+    assert loads["scalar"] * 32 == floats
+    assert loads["vector"] * 32 * 4 == floats
+
+
+def test_an_arm_that_was_not_launched_as_it_says_is_refused(launches: list[Seen]) -> None:
+    wrong_grid = [arm("vector", 0, RANGES[0], grid=132), arm("scalar", 1, RANGES[1])]
+    with pytest.raises(DataError, match="grid"):
+        list(report.frames(wrong_grid, launches, ncu.METRICS, 0))
+    with pytest.raises(DataError, match="no range"):
+        list(report.frames([arm("vector", 0, RANGES[0])], launches, ncu.METRICS, 0))
+
+
+def test_a_missing_report_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="ncu made no report"):
+        report.read(tmp_path / "none.ncu-rep")
