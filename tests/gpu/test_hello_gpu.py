@@ -1,0 +1,101 @@
+"""hello on a real GPU, and launches that go wrong on it.  Skipped where there is none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from attribution.analyze.contrast import contrast
+from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.measure import start
+from attribution.measure.probe import Gpu, find
+from attribution.plan import Overrides, plan
+from attribution.recording import Recording
+
+GPU = find()
+pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
+SMALL = {"rows": 264, "columns": 65536}
+
+FAULTY = {
+    "address": "if constexpr (flag::FAULT == 1) out = reinterpret_cast<float*>(64);",
+    "hang": "if constexpr (flag::FAULT == 2) { while (true) __nanosleep(1000); }",
+}
+
+
+def measured(
+    kernel: Kernel, variants: dict[str, Variant], names: list[str], path: Path, timeout_s: float = 60.0, **asked: object
+) -> Recording:
+    wanted = start.ask(kernel, "cuda", ["event", "graph"], str(asked.get("cache", "warm")), None, None, 6, timeout_s)
+    shape = {"rows": asked.get("rows", SMALL["rows"]), "columns": SMALL["columns"]}
+    over = Overrides(shape, {}, wanted.knobs(kernel, {}), rounds=6)  # type: ignore[arg-type]
+    planned = plan(kernel, variants, names, over)
+    return start.measure(wanted, planned, kernel, variants, path, lambda *_: None, False, False)
+
+
+def test_a_recording_has_every_scope_a_trace_and_right_outputs(root: Path, tmp_path: Path) -> None:
+    hello = load_kernel(root, "hello")
+    made = measured(hello, load_variants(root, hello), ["scalar"], tmp_path / "a")
+    runs, times = made.table("runs").astype({"arm": str}), made.table("times").astype({"scope": str})
+    assert set(runs["status"]) == {"ok"}
+    assert made.table("checks")["passed"].all()
+    assert set(times["scope"]) == {"event", "graph", "trace"}
+    assert (times["time_ns"] > 0).all()
+    assert times.loc[times["scope"] != "trace", "clock_mhz"].between(200, 3000).all()
+    machine = made.manifest["machine"]
+    assert machine["tick_ns"] > 0
+    assert machine["sms_seen"] == machine["sms"]
+    lanes = made.table("lanes")
+    assert (lanes["attempts"] <= lanes["capacity"]).all()
+    assert (made.table("rows").groupby("run")["rows"].sum() == SMALL["rows"]).all()
+    found = contrast(
+        made.table("runs"), made.table("times"), made.table("checks"), made.table("counters"),
+        base="vector", arm="null", stage="main", scope="graph",
+    )  # fmt: skip
+    assert found.verdict != "void"
+
+
+def test_cold_is_slower_than_warm_where_everything_fits_the_cache(root: Path, tmp_path: Path) -> None:
+    hello = load_kernel(root, "hello")
+    variants = load_variants(root, hello)
+    medians = {}
+    for cache in ("warm", "cold"):
+        made = measured(hello, variants, ["vector"], tmp_path / cache, cache=cache, rows=64)
+        times = made.table("times")
+        medians[cache] = times.loc[times["scope"] == "graph", "time_ns"].median()
+        assert set(times.loc[times["scope"] == "graph", "cache"]) == {cache}
+    assert medians["cold"] > 1.3 * medians["warm"]
+
+
+@pytest.fixture
+def faulty(root: Path, tmp_path: Path) -> tuple[Kernel, dict[str, Variant]]:
+    """hello with a flag that plants an illegal address or an endless loop, in a root of its own."""
+    home = tmp_path / "kernels" / "hello"
+    shutil.copytree(root / "kernels" / "hello", home, ignore=shutil.ignore_patterns("__pycache__"))
+    source, declared = home / "hello.cu", home / "kernel.py"
+    text = source.read_text()
+    opening = text.index("{", text.index("attr::Trace trace)")) + 1
+    source.write_text(text[:opening] + "".join(f"\n  {line}" for line in FAULTY.values()) + text[opening:])
+    flag = '"FAULT": Flag(0, "planted", choices=(0, 1, 2)),\n        "TRACE"'
+    declared.write_text(declared.read_text().replace('"TRACE"', flag, 1))
+    (tmp_path / "variants").mkdir()
+    (tmp_path / "variants" / "hello.toml").write_text(
+        '[vector]\nasks = "?"\n'
+        '[address]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 1 }\n'
+        '[hang]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 2 }\n'
+    )
+    kernel = load_kernel(tmp_path, "hello")
+    return kernel, load_variants(tmp_path, kernel)
+
+
+def test_an_illegal_address_and_a_hang_are_failed_rows_and_the_rest_runs(
+    faulty: tuple[Kernel, dict[str, Variant]], tmp_path: Path
+) -> None:
+    made = measured(*faulty, ["address", "hang"], tmp_path / "a", timeout_s=12.0)
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    failed = runs[runs["status"] == "failed"].set_index("arm")["reason"]
+    assert {"address", "hang"} <= set(failed.index)
+    assert "illegal memory access" in failed["address"]
+    assert "hang: no progress" in failed["hang"]
+    assert set(runs.loc[runs["arm"].isin(["vector", "null"]), "status"]) == {"ok"}

@@ -1,0 +1,184 @@
+"""What the GPU worker does without a GPU: choosing a machine, reading modules, telling a lost context from an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attribution.declare import Kernel, load_kernel
+from attribution.errors import InputError, MeasureError
+from attribution.ingest.trace import RawTrace
+from attribution.launch import TRACE, Launch
+from attribution.measure import cuda, facts, probe, start
+from attribution.measure.job import MachineLost
+from attribution.measure.prepared import _argument
+from attribution.measure.traced import rows_of
+from attribution.measure.worker import Options
+
+LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+def test_nothing_of_this_touches_a_driver_or_torch() -> None:
+    heavy = {"torch", "cuda.core", "pynvml"}
+    code = f"import sys, attribution.measure.cuda, attribution.measure.start; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def no_card(monkeypatch: pytest.MonkeyPatch, found: Any = "no CUDA device") -> None:
+    monkeypatch.setattr(probe, "find", lambda: found)
+
+
+def test_the_machine_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = probe.Gpu("NVIDIA F200", 4, "sm_90")
+    no_card(monkeypatch, card)
+    assert probe.choose("auto", "gpu", "k") == card
+    assert probe.choose("host", "gpu", "k") is None
+    assert probe.choose("auto", None, "k") is None
+    with pytest.raises(InputError, match="names no GPU module"):
+        probe.choose("cuda", None, "k")
+    no_card(monkeypatch)
+    assert probe.choose("auto", "gpu", "k") is None
+    with pytest.raises(MeasureError, match="no CUDA device; --machine host"):
+        probe.choose("cuda", "gpu", "k")
+    with pytest.raises(InputError, match="allowed are auto, host and cuda"):
+        probe.choose("gpu", "gpu", "k")
+
+
+def test_a_driver_that_hangs_or_fails_is_a_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "has_card", lambda: True)
+    monkeypatch.setattr(probe, "_missing", lambda module: False)
+    monkeypatch.setattr(probe, "LIMIT_S", 0.5)
+    monkeypatch.setattr(probe, "CHILD", (sys.executable, "-c", "import time; time.sleep(60)"))
+    assert "did not answer within" in str(probe.find())
+    monkeypatch.setattr(probe, "LIMIT_S", 30)
+    monkeypatch.setattr(probe, "CHILD", (sys.executable, "-c", "raise RuntimeError('CUDA_ERROR_NO_DEVICE')"))
+    assert "CUDA_ERROR_NO_DEVICE" in str(probe.find())
+    text = '{"name": "NVIDIA F200", "sms": 4, "arch": "sm_90"}'
+    monkeypatch.setattr(probe, "CHILD", (sys.executable, "-c", f"print('{text}')"))
+    assert probe.find() == probe.Gpu("NVIDIA F200", 4, "sm_90")
+
+
+def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "has_card", lambda: True)
+    monkeypatch.setattr(probe, "NEEDED", {"no_such_torch": "pip install x"})
+    assert "not the package no_such_torch: `pip install x`" in str(probe.find())
+
+
+def asked(kernel: Kernel, **changes: Any) -> start.Asked:
+    given = {"scope": [], "cache": "warm", "precision": None, "budget": None, "rounds": None, "timeout_s": 9.0}
+    return start.ask(kernel, **{"machine": "auto", **given, **changes})
+
+
+def test_options_become_a_rule_scopes_and_the_number_of_sms(hello: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_card(monkeypatch, probe.Gpu("NVIDIA F200", 4, "sm_90"))
+    monkeypatch.setattr(start.ncu, "missing", lambda: "ncu is not on the PATH")
+    one = asked(hello, precision="0.2%", budget="90s")
+    assert one.rule is not None
+    assert (one.rule.precision, one.rule.seconds, one.rounds) == (0.002, 90.0, start.MOST_ROUNDS)
+    assert one.options.scopes == ("event", "graph")
+    assert [s.scope for s in one.skips] == ["ncu"]
+    assert one.knobs(hello, {"ctas": 8}) == {"ctas": 8, "sms": 4}
+    assert asked(hello, precision="1%", budget="24").rounds == 24
+    with pytest.raises(InputError, match="has 4 SMs"):
+        one.knobs(hello, {"sms": 16})
+    with pytest.raises(MeasureError, match="scope ncu is not available"):
+        asked(hello, scope=["ncu"])
+    with pytest.raises(InputError, match="--budget 90s: is a limit for --precision"):
+        asked(hello, budget="90s")
+    with pytest.raises(InputError, match="--budget 2.5"):
+        asked(hello, precision="1%", budget="2.5")
+    with pytest.raises(InputError, match="--precision fine"):
+        asked(hello, precision="fine")
+    no_card(monkeypatch)
+    with pytest.raises(InputError, match="host-virtual only"):
+        asked(hello, scope=["graph"])
+    with pytest.raises(InputError, match="no cache policy"):
+        asked(hello, cache="cold")
+    assert asked(hello).gpu is None
+
+
+def test_an_argument_without_a_width_is_refused() -> None:
+    with pytest.raises(MeasureError, match=r"argument 2 is the Python int 7.*numpy\.int32"):
+        _argument(LAUNCH, 2, 7, 0)
+    assert _argument(LAUNCH, 0, TRACE, 4096) == 4096
+    assert _argument(LAUNCH, 0, np.int32(7), 0) == np.int32(7)
+    assert _argument(LAUNCH, 0, SimpleNamespace(data_ptr=lambda: 64), 0) == 64
+
+
+def test_a_gpu_module_without_its_functions_is_a_sentence(hello: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = next(name for name, m in sys.modules.items() if getattr(m, "KERNEL", None) is hello)
+    empty = ModuleType(f"{package}.gpu")
+    empty.inputs = lambda *a: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, f"{package}.gpu", empty)
+    with pytest.raises(InputError, match="gpu has no function operator"):
+        cuda.gpu_module(hello)
+
+
+class Lost(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A CudaMachine without a card: torch is a stand-in whose context can be poisoned."""
+    state = SimpleNamespace(poisoned=False)
+
+    def synchronize() -> None:
+        if state.poisoned:
+            raise Lost("CUDA error: an illegal memory access was encountered\nmore words")
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)))
+    machine = object.__new__(cuda.CudaMachine)
+    machine.options = Options()
+    return machine, state
+
+
+def test_an_error_with_a_healthy_context_fails_the_arm_only(bare: Any) -> None:
+    machine, _ = bare
+    with pytest.raises(MeasureError, match="KeyError: 'scores'"):
+        machine.guarded(lambda: {}["scores"])
+    assert machine.guarded(lambda: 3) == 3
+
+
+def test_a_poisoned_context_is_lost_whoever_notices_it(bare: Any) -> None:
+    machine, state = bare
+    state.poisoned = True
+    with pytest.raises(MachineLost, match="illegal memory access"):
+        machine.guarded(lambda: 3)  # the launch went well, its execution did not
+    with pytest.raises(MachineLost, match="seen after MeasureError"):
+        machine.guarded(lambda: (_ for _ in ()).throw(MeasureError("x")))
+
+
+def test_a_gpu_of_another_architecture_is_a_sentence(hello: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimpleNamespace(name="NVIDIA A100", compute_capability=SimpleNamespace(major=8, minor=0))
+    monkeypatch.setitem(sys.modules, "cuda.core", SimpleNamespace(Device=lambda i: device))
+    module = ModuleType("gpu")
+    assert facts.arch_for(module, hello) == "sm_80"
+    module.ARCH = "sm_90a"  # type: ignore[attr-defined]
+    with pytest.raises(MeasureError, match=r"needs a GPU of sm_90a, and NVIDIA A100 is sm_80: --machine host"):
+        facts.arch_for(module, hello)
+    device.compute_capability = SimpleNamespace(major=9, minor=0)
+    assert facts.arch_for(module, hello) == "sm_90a"
+
+
+def test_rows_of_a_trace_are_the_rows_of_the_problem(hello: Kernel) -> None:
+    """Batches begin at rows 0, 2, 4, 6 of 7; CTA 2 had nothing to do."""
+    reduce = [e.name for e in hello.events].index("reduce")
+    events = pd.DataFrame({"cta": [0, 1, 0, 1], "event": reduce, "edge": 0, "arg": [0, 2, 4, 6]})
+    lanes = pd.DataFrame({"cta": [0, 1, 2], "sm_begin": [5, 3, 9]})
+    rows = rows_of(hello, RawTrace(events, lanes, pd.DataFrame()), 7)
+    assert rows["rows"].tolist() == [4, 3, 0]
+    assert rows["sm"].tolist() == [5, 3, 9]
