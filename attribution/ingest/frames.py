@@ -28,9 +28,9 @@ class Coded:
 
 def coded(values: Sequence[str]) -> Coded:
     """Number the distinct strings of a list in order of first appearance."""
-    numbers: dict[str, int] = {}
-    codes = np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), np.int32, len(values))
-    return Coded(codes, list(numbers))
+    names = list(dict.fromkeys(values))
+    number = dict(zip(names, range(len(names)), strict=True))
+    return Coded(np.fromiter(map(number.__getitem__, values), np.int32, len(values)), names)
 
 
 def table(name: str, rows: int, /, **columns: Any) -> pd.DataFrame:

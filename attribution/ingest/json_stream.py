@@ -1,6 +1,6 @@
 """Events of a Chrome trace, one after the other, with numbers kept as their text.
 
-In: a byte stream of JSON, `{"traceEvents": [...], ...}` or a list.  Out: one dict an event.
+In: a byte stream of JSON, `{"traceEvents": [...], ...}` or a list.  Out: lists of dicts, one an event.
 The text is read in windows, so memory is bounded by the window and by the largest single value, not by the file.
 Integers come as int, all other numbers as str: no digit is lost.
 Misuse: what stands beside the events is in `beside` only after the iterator is exhausted.
@@ -20,6 +20,8 @@ _WINDOW = 4 << 20
 MAX_VALUE = 64 << 20
 """Longest single value (an event, or an entry beside the events), characters."""
 _SPACE = re.compile(r"[ \t\n\r]*")
+_GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*\{")
+_SPACE_BEFORE = re.compile(r"[ \t\n\r]*\}\Z")
 
 
 class EventStream:
@@ -27,13 +29,13 @@ class EventStream:
 
     def __init__(self, stream: BinaryIO, name: str, max_value: int = MAX_VALUE) -> None:
         self.beside: dict[str, Any] = {}
-        self.not_objects = 0
         self._stream, self._name, self._max = stream, name, max_value
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
         self._text, self._at, self._end, self._before = "", 0, False, 0
         self._scan = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None).scan_once  # type: ignore[attr-defined]
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[list[Any]]:
+        """Lists of events, in order; entries that are no objects are among them."""
         first = self._next_char()
         if first == "[":
             yield from self._events()
@@ -45,7 +47,7 @@ class EventStream:
         if self._at < len(self._text):
             raise self._damaged("text after the end of the JSON value")
 
-    def _object(self) -> Iterator[dict[str, Any]]:
+    def _object(self) -> Iterator[list[Any]]:
         seen = False
         self._at += 1
         if self._next_char() == "}":
@@ -71,33 +73,45 @@ class EventStream:
                 f"{', '.join(list(self.beside)[:6]) or 'none'}"
             )
 
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _events(self) -> Iterator[list[Any]]:
         self._at += 1
         if self._next_char() == "]":
             self._at += 1
             return
-        scan, space = self._scan, _SPACE.match
-        while True:
-            # The quick path stays inside the window; whatever does not fit goes the careful way.
-            try:
-                value, end = scan(self._text, self._at)
-                end = space(self._text, end).end()  # type: ignore[union-attr]
-                mark = self._text[end]
-            except (StopIteration, ValueError, IndexError, RecursionError):
-                value = self._value()
-                last = self._separator("]")
-            else:
-                last = mark == "]"
-                if mark != "," and not last:
-                    raise self._damaged("expected , or ]", end)
-                self._at = end + 1
-            if isinstance(value, dict):
-                yield value
-            else:
-                self.not_objects += 1
-            if last:
-                return
-            self._skip_space()
+        last = False
+        while not last:
+            yield self._run()
+            value = self._value()
+            last = self._separator("]")
+            yield [value]
+
+    def _run(self) -> list[Any]:
+        """Many whole events at once: those before the last thing in the window that looks like a gap between two.
+
+        The gap's exact text is learned from one place; where it also occurs inside an event, the parser objects, and that
+        window is read event by event.
+        """
+        text, at = self._text, self._at
+        try:
+            _, end = self._scan(text, at)
+            follow = _GAP.match(text, end)
+        except (StopIteration, ValueError, RecursionError):
+            return []
+        if follow is None or text[end - 1] != "}":
+            return []
+        gap = text[_SPACE_BEFORE.search(text, max(at, end - 200), end).start() : follow.end()]  # type: ignore[union-attr]
+        cut = text.rfind(gap, at)
+        if cut < end:
+            return []
+        stop = cut + gap.index("}") + 1
+        try:
+            values, parsed = self._scan("[" + text[at:stop] + "]", 0)
+        except (StopIteration, ValueError, RecursionError):
+            return []
+        if parsed != stop - at + 2:
+            return []
+        self._at = cut + len(gap) - 1
+        return values  # type: ignore[no-any-return]
 
     def _separator(self, close: str) -> bool:
         """Step over a comma (False) or the closing bracket (True)."""

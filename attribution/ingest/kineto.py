@@ -8,7 +8,10 @@ writes nanoseconds must be named: `time_unit="ns"`.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,44 +38,71 @@ class _Events:
 
     category: list[str] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
-    lane: list[tuple[Any, Any]] = field(default_factory=list)
+    lane: list[str] = field(default_factory=list)
     begin: list[Any] = field(default_factory=list)
     duration: list[Any] = field(default_factory=list)
     args: dict[int, dict[str, Any]] = field(default_factory=dict)
-    open: dict[tuple[str, str], list[tuple[dict[str, Any], Any]]] = field(default_factory=dict)
-    pairs: list[tuple[int, Any]] = field(default_factory=list)
+    open: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    ends: list[tuple[int, Any]] = field(default_factory=list)
     other: Counter[str] = field(default_factory=Counter)
+    lanes: dict[tuple[Any, Any], str] = field(default_factory=dict)
 
-    def take(self, event: dict[str, Any]) -> None:
-        """Sort one event by its phase."""
+    def take(self, events: list[Any]) -> None:
+        """Sort events by their phase.  This loop is where a large trace spends its time."""
+        others: list[Any] = []
+        for event in events:
+            try:
+                if event["ph"] == "X":
+                    self._add(event, event.get("dur"))
+                    continue
+            except (KeyError, TypeError):
+                pass
+            others.append(event)
+        for event in others:
+            self._other(event)
+
+    def _other(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            self.other["entries that are no objects"] += 1
+            return
         phase = event.get("ph")
-        if phase == "X":
-            self._add(event, event.get("dur"))
-        elif phase == "B":
-            lane = (str(event.get("pid")), str(event.get("tid")))
-            self.open.setdefault(lane, []).append((event, event.get("ts")))
+        if phase == "B":
+            self.open.setdefault(self._lane(event), []).append(event)
         elif phase == "E":
-            stack = self.open.get((str(event.get("pid")), str(event.get("tid"))))
+            stack = self.open.get(self._lane(event))
             if not stack:
-                self.other["end without a begin"] += 1
+                self.other["ends without a begin"] += 1
                 return
-            begun, _ = stack.pop()
-            self.pairs.append((len(self.begin), event.get("ts")))
-            self._add(begun, 0)
+            self.ends.append((len(self.begin), event.get("ts")))
+            self._add(stack.pop(), 0)
         else:
-            self.other[f"phase {phase!r}"[:40]] += 1
+            self.other[f"events of phase {phase!r}"[:50]] += 1
+
+    def _lane(self, event: dict[str, Any]) -> str:
+        pid, tid = event.get("pid"), event.get("tid")
+        try:
+            return self.lanes[pid, tid]
+        except KeyError:
+            return self.lanes.setdefault((pid, tid), f"{pid}/{tid}")
+        except TypeError:  # a list or object, which cannot be a key
+            return f"{pid}/{tid}"
 
     def _add(self, event: dict[str, Any], duration: Any) -> None:
         get = event.get
-        category = get("cat") or ""
+        category = get("cat", "")
         if category.__class__ is not str:
             category = str(category)
         if category in _INTERESTING:
             args = get("args")
             self.args[len(self.begin)] = args if isinstance(args, dict) else {}
+        name = get("name", "")
         self.category.append(category)
-        self.name.append(get("name") or "")
-        self.lane.append((get("pid"), get("tid")))
+        self.name.append(name if name.__class__ is str else str(name))
+        try:
+            lane = self.lanes[event["pid"], event["tid"]]
+        except (KeyError, TypeError):
+            lane = self._lane(event)
+        self.lane.append(lane)
         self.begin.append(get("ts"))
         self.duration.append(duration)
 
@@ -86,12 +116,12 @@ def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTE
     if time_unit not in PLACES:
         raise InputError(f"time_unit {time_unit!r} is not known; allowed are {', '.join(PLACES)}")
     events = _Events()
-    with bounded.opened(path, max_bytes) as stream:
+    with bounded.opened(path, max_bytes) as stream, _collector_paused():
         source = EventStream(stream, path.name)
         take = events.take
-        for event in source:
-            take(event)
-    notes = _counted(events, source.not_objects)
+        for batch in source:
+            take(batch)
+    notes = _counted(events)
     slices, rows, begin, duration = _slices(path.name, events, time_unit, notes)
     picked = _Picked(path.name, events, rows, begin, duration)
     kernels = picked.kernels(notes)
@@ -106,15 +136,27 @@ def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTE
     return ingested(path, "chrome-json", tables, notes, tool=_tool(source.beside), gpu=_gpus(source.beside))
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Events are trees: nothing of them needs the cycle collector, which would visit each one several times."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _slices(
     file: str, events: _Events, time_unit: str, notes: list[Note]
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """Table `slices`, and for its rows: place in `events`, begin and duration in ns."""
     begin, good_begin, rounded = to_ns(events.begin, time_unit)
     duration, good_duration, also = to_ns(events.duration, time_unit)
-    if events.pairs:
-        ends, good_end, more = to_ns([ts for _, ts in events.pairs], time_unit)
-        place = np.array([p for p, _ in events.pairs])
+    if events.ends:
+        ends, good_end, more = to_ns([ts for _, ts in events.ends], time_unit)
+        place = np.array([p for p, _ in events.ends])
         duration[place] = ends - begin[place]
         good_duration[place] = good_end
         rounded += more
@@ -127,18 +169,16 @@ def _slices(
     negative = int((duration[rows] < 0).sum())
     if negative:
         notes.append(Note("time", negative, f"{negative} slices end before they begin; kept as they are"))
-    lanes = {lane: f"{lane[0]}/{lane[1]}" for lane in {_plain(lane) for lane in events.lane}}
+    labels = {c: _picked(getattr(events, c), rows) for c in ("category", "name", "lane")}
     table = frames.table(
-        "slices", len(rows), file=file, slice=np.arange(len(rows)), category=[str(events.category[i]) for i in rows],
-        name=[str(events.name[i]) for i in rows], lane=[lanes[_plain(events.lane[i])] for i in rows],
-        begin_ns=begin[rows], dur_ns=duration[rows],
+        "slices", len(rows), file=file, slice=np.arange(len(rows)), begin_ns=begin[rows], dur_ns=duration[rows], **labels
     )  # fmt: skip
     return table, rows, begin, duration
 
 
-def _plain(lane: tuple[Any, Any]) -> tuple[Any, Any]:
-    """A lane that can be a key, whatever JSON held."""
-    return tuple(x if x.__class__ is int or x.__class__ is str else str(x) for x in lane)  # type: ignore[return-value]
+def _picked(values: list[str], rows: np.ndarray) -> frames.Coded:
+    all_rows = frames.coded(values)
+    return frames.Coded(all_rows.codes[rows], all_rows.names)
 
 
 class _Picked:
@@ -151,7 +191,7 @@ class _Picked:
         usable = set(rows.tolist())
         for place in events.args:
             if place in usable:
-                self._by.setdefault(str(events.category[place]), []).append(place)
+                self._by.setdefault(events.category[place], []).append(place)
 
     def kernels(self, notes: list[Note]) -> pd.DataFrame:
         calls: dict[int, int] = {}
@@ -167,13 +207,13 @@ class _Picked:
         correlation = [_whole(a.get("correlation")) for a in args]
         launch = [calls.get(c, -1) for c in correlation]
         return kernel_table(
-            self._file, notes, name=[str(self._events.name[p]) for p in places], begin=self._begin[places],
+            self._file, notes, name=[self._events.name[p] for p in places], begin=self._begin[places],
             end=self._begin[places] + self._duration[places], correlation=correlation,
             device=[_whole(a.get("device"), 31) for a in args], context=[_whole(a.get("context"), 31) for a in args],
             stream=[_whole(a.get("stream")) for a in args], graph=[_whole(a.get("graph node id")) for a in args],
-            process=[_whole(self._events.lane[p][0]) if p >= 0 else -1 for p in launch],
+            process=[_whole(self._events.lane[p].split("/")[0]) if p >= 0 else -1 for p in launch],
             launch_begin=[int(self._begin[p]) if p >= 0 else -1 for p in launch],
-            launch_thread=[self._lane(p) if p >= 0 else "" for p in launch], launched=[p >= 0 for p in launch],
+            launch_thread=[self._events.lane[p] if p >= 0 else "" for p in launch], launched=[p >= 0 for p in launch],
             grid=[_size(a.get("grid")) for a in args], block=[_size(a.get("block")) for a in args],
         )  # fmt: skip
 
@@ -182,7 +222,7 @@ class _Picked:
         at = [p for p, _ in places]
         args = [self._events.args[p] for p in at]
         return copy_table(
-            self._file, kind=[kind for _, kind in places], name=[str(self._events.name[p]) for p in at],
+            self._file, kind=[kind for _, kind in places], name=[self._events.name[p] for p in at],
             begin=self._begin[at], end=self._begin[at] + self._duration[at],
             device=[_whole(a.get("device"), 31) for a in args], stream=[_whole(a.get("stream")) for a in args],
             correlation=[_whole(a.get("correlation")) for a in args], size_bytes=[_whole(a.get("bytes")) for a in args],
@@ -191,14 +231,10 @@ class _Picked:
     def ranges(self) -> pd.DataFrame:
         places = self._by.get("user_annotation", [])
         return range_table(
-            self._file, name=[str(self._events.name[p]) for p in places], begin=self._begin[places],
-            end=self._begin[places] + self._duration[places], thread=[self._lane(p) for p in places],
+            self._file, name=[self._events.name[p] for p in places], begin=self._begin[places],
+            end=self._begin[places] + self._duration[places], thread=[self._events.lane[p] for p in places],
             kind=["user_annotation"] * len(places), domain=[""] * len(places),
         )  # fmt: skip
-
-    def _lane(self, place: int) -> str:
-        pid, tid = self._events.lane[place]
-        return f"{pid}/{tid}"
 
 
 def _whole(value: Any, bits: int = 62) -> int:
@@ -212,17 +248,18 @@ def _size(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) and len(value) <= 3 else ""
 
 
-def _counted(events: _Events, not_objects: int) -> list[Note]:
+def _counted(events: _Events) -> list[Note]:
     """A line for whatever is not a slice."""
     notes = []
     unfinished = sum(map(len, events.open.values()))
     if unfinished:
         text = f"{unfinished} begins have no end: not in slices, and not closed at the end of the trace"
         notes.append(Note("rows", unfinished, text))
-    for what, count in sorted(events.other.items())[:20]:
-        notes.append(Note("rows", count, f"{count} events of {what} are no intervals and were passed over"))
-    if not_objects:
-        notes.append(Note("rows", not_objects, f"{not_objects} entries of traceEvents are no objects: dropped"))
+    kinds = sorted(events.other.items())
+    for what, count in kinds[:20]:
+        notes.append(Note("rows", count, f"{count} {what}: no intervals, passed over"))
+    if rest := sum(count for _, count in kinds[20:]):
+        notes.append(Note("rows", rest, f"{rest} further events of {len(kinds) - 20} kinds: no intervals, passed over"))
     return notes
 
 

@@ -10,6 +10,7 @@ compare times of two rules.  Nothing here looks at a kernel's name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,8 @@ def _claims(
     """For each range the rows of the kernels that it claims; `place` is sorted by `order`."""
     first = np.searchsorted(place, ranges["begin_ns"].to_numpy(), side="left")
     last = np.searchsorted(place, ranges["end_ns"].to_numpy(), side="right")
-    threads, mine = _numbered(list(ranges["thread"].astype(str)), list(kernels["launch_thread"].astype(str)))
-    processes, of = _numbered(
-        [t.split("/")[0] for t in ranges["thread"].astype(str)],
-        [t.split("/")[0] for t in kernels["launch_thread"].astype(str)],
-    )
+    threads, mine = _numbered(ranges["thread"], kernels["launch_thread"], lambda thread: thread)
+    processes, of = _numbered(ranges["thread"], kernels["launch_thread"], lambda thread: thread.split("/")[0])
     thread, process = mine[order], of[order]
     ends = kernels["end_ns"].to_numpy()[order]
     out = []
@@ -105,11 +103,14 @@ def _claims(
     return out
 
 
-def _numbered(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The same number for the same text in both lists."""
+def _numbered(first: pd.Series, second: pd.Series, key: Callable[[str], str]) -> tuple[np.ndarray, np.ndarray]:
+    """The same number for the same `key` of the texts in two columns of categories."""
     numbers: dict[str, int] = {}
-    codes = [numbers.setdefault(text, len(numbers)) for text in (*first, *second)]
-    return np.array(codes[: len(first)], np.int64), np.array(codes[len(first) :], np.int64)
+    out = []
+    for column in (first, second):
+        known = [numbers.setdefault(key(str(name)), len(numbers)) for name in column.cat.categories]
+        out.append(np.array(known, np.int64)[column.cat.codes] if known else np.empty(0, np.int64))
+    return out[0], out[1]
 
 
 def _contested(kernels: int, ranges: pd.DataFrame, claims: list[np.ndarray]) -> np.ndarray:

@@ -90,7 +90,7 @@ def test_dropped_is_said(tmp_path: Path) -> None:
     assert len(one.table("slices")) == 2
     said = {note.text: note.count for note in one.notes}
     assert said["5 slices have no usable ts or dur and were dropped"] == 5
-    assert said["1 entries of traceEvents are no objects: dropped"] == 1
+    assert said["1 entries that are no objects: no intervals, passed over"] == 1
     assert said["1 times had digits below 1 ns: rounded to even"] == 1
     assert said["1 slices end before they begin; kept as they are"] == 1
 
