@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+INSTALLED = Path("/opt/nvidia/nsight-compute")
+
+
 def reader() -> Any:
     """NVIDIA's module ncu_report: the package, or the one that Nsight Compute brings.  Raises MeasureError."""
     try:
@@ -30,11 +33,12 @@ def reader() -> Any:
     except ImportError:
         pass
     tool = shutil.which("ncu")
-    for folder in Path(tool).resolve().parents if tool else ():
-        for place in (folder / "extras" / "python", *folder.glob("*/extras/python")):
-            if (place / "ncu_report.py").is_file():
-                sys.path.append(str(place))
-                return importlib.import_module("ncu_report")
+    beside = [folder / "extras" / "python" for folder in Path(tool).resolve().parents] if tool else []
+    # The `ncu` on the PATH may be a script that starts another one.
+    for place in (*beside, *sorted(INSTALLED.glob("*/extras/python"), reverse=True)):
+        if (place / "ncu_report.py").is_file():
+            sys.path.append(str(place))
+            return importlib.import_module("ncu_report")
     raise MeasureError("the module ncu_report is missing: `pip install ncu-report`")
 
 

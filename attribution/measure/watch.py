@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from attribution.recording import Partial, Recording, check_free
 WORKER = (sys.executable, "-m", "attribution.measure.cuda")
 POLL_S = 0.05
 START_S = 60.0
-"""What a worker may take at least to say its first word: it imports pandas, and torch may be on a cold disk."""
+"""What a worker may be silent for before its first run at least: torch may be on a cold disk."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,12 @@ def _profile(
             if number not in done:
                 partial.add(number, {"runs": pd.DataFrame([row]), **tables})
     except (errors.AttrError, OSError) as error:
-        return [Skip("ncu", str(error))]
+        reason = str(error)
+        if file.is_file():
+            kept = path.with_name(f"{path.name}.ncu-rep")
+            shutil.copyfile(file, kept)
+            reason += f"; the report is kept as {kept.name}: `attr ingest` reads it"
+        return [Skip("ncu", reason)]
     return []
 
 
@@ -192,12 +198,13 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, pro
             *lines, rest = text.split("\n")
             for line in lines:
                 values = json.loads(line)
-                quiet_since, limit_s = time.monotonic(), timeout_s
+                quiet_since = time.monotonic()
                 match values["event"]:
                     case "began":
                         run = values["run"]
                     case "progress":
                         label = values["label"]
+                        limit_s = timeout_s
                         progress(values["done"], values["total"], label)
                     case "doing":
                         label = values["label"]

@@ -77,8 +77,10 @@ def faulty(root: Path, tmp_path: Path) -> tuple[Kernel, dict[str, Variant]]:
     text = source.read_text()
     opening = text.index("{", text.index("attr::Trace trace)")) + 1
     source.write_text(text[:opening] + "".join(f"\n  {line}" for line in FAULTY.values()) + text[opening:])
-    flag = '"FAULT": Flag(0, "planted", choices=(0, 1, 2)),\n        "TRACE"'
-    declared.write_text(declared.read_text().replace('"TRACE"', flag, 1))
+    trace = '"TRACE": Flag('
+    assert trace in declared.read_text()
+    fault = '"FAULT": Flag(0, "planted", choices=(0, 1, 2)),'
+    declared.write_text(declared.read_text().replace(trace, f"{fault}\n        {trace}", 1))
     (tmp_path / "variants").mkdir()
     (tmp_path / "variants" / "hello.toml").write_text(
         '[vector]\nasks = "?"\n'
@@ -92,7 +94,7 @@ def faulty(root: Path, tmp_path: Path) -> tuple[Kernel, dict[str, Variant]]:
 def test_an_illegal_address_and_a_hang_are_failed_rows_and_the_rest_runs(
     faulty: tuple[Kernel, dict[str, Variant]], tmp_path: Path
 ) -> None:
-    made = measured(*faulty, ["address", "hang"], tmp_path / "a", timeout_s=12.0)
+    made = measured(*faulty, ["address", "hang"], tmp_path / "a", timeout_s=6.0)
     runs = made.table("runs").astype({"arm": str, "status": str})
     failed = runs[runs["status"] == "failed"].set_index("arm")["reason"]
     assert {"address", "hang"} <= set(failed.index)
