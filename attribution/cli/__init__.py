@@ -11,7 +11,22 @@ import sys
 import typer
 
 from attribution import __version__
-from attribution.cli import build, export, ingest, new, predict, run, show
+from attribution.cli import (
+    build,
+    explain,
+    export,
+    ingest,
+    ladder,
+    ledger,
+    new,
+    overlap,
+    predict,
+    reconcile,
+    run,
+    show,
+    slack,
+    tails,
+)
 from attribution.cli import compare as compare_verb
 from attribution.cli import list as list_verb
 from attribution.errors import AttrError
@@ -32,6 +47,13 @@ app.command()(ingest.ingest)
 app.command()(show.show)
 app.command("compare")(compare_verb.compare)
 app.command()(export.export)
+app.command()(ladder.ladder)
+app.command()(ledger.ledger)
+app.command()(tails.tails)
+app.command()(overlap.overlap)
+app.command()(explain.explain)
+app.command()(slack.slack)
+app.command()(reconcile.reconcile)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, recording_path
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 
 
@@ -22,9 +22,8 @@ def compare(
     Recordings that differ in machine, protocol or kernel source are refused, naming both values.
     """
     from attribution.claim import compare_answers
-    from attribution.recording import open_recording
 
-    frame = compare_answers(open_recording(recording_path(first)), open_recording(recording_path(second)), stage)
+    frame = compare_answers(open_named(first), open_named(second), stage)
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     if json:
         print_json(rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attribution.cli.accounts import frame_rows
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 
@@ -46,9 +46,8 @@ def explain(
 
     Ratios are ratios of sums. Counters of different passes on a data-dependent kernel are refused.
     """
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     if regions or region:
         _regions(recording, metric, region or [], kernel_name, json)
         return
@@ -74,9 +73,8 @@ def _sides(
     if recording.manifest["kind"] != "run":
         if second is None:
             raise InputError("ingested files have no arms: name a second recording to compare with")
-        from attribution.recording import open_recording
 
-        both = [_metrics(r, kernel_name) for r in (recording, open_recording(second))]
+        both = [_metrics(r, kernel_name) for r in (recording, open_named(second))]
         return pd.concat(both, ignore_index=True), (both[0], both[1])
     from attribution.analyze.interventions import check_known
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, recording_path
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json
 from attribution.errors import InputError
 
@@ -22,12 +22,11 @@ def export(
 ) -> None:
     """Write a Perfetto trace in which no slice is lost: they are counted before writing and after reading back."""
     from attribution.analyze.traced import traced
-    from attribution.recording import open_recording
     from attribution.show.perfetto import write_perfetto
 
     if perfetto.exists() and not overwrite:
         raise InputError(f"{perfetto} exists: choose another file, or add --overwrite")
-    trace = traced(open_recording(recording_path(recording)), arm, run)
+    trace = traced(open_named(recording), arm, run)
     if trace is None:
         raise InputError(f"{recording} has no trace to export: measure with flag TRACE")
     slices = write_perfetto(trace.spans, perfetto)

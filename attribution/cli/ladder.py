@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attribution.cli.accounts import frame_rows, interval_ms
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 
 
@@ -29,9 +29,8 @@ def ladder(
     from attribution.analyze import ladder as rungs
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     top = check_known(recording, base)
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attribution.cli.accounts import frame_rows, interval_ms, interval_share
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def ledger(
     from attribution.analyze.book import Peak, book
     from attribution.analyze.interventions import check_known
     from attribution.claim import scope_sentence
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     top = check_known(recording, base)
     peak = Peak(_or_nan(practical_tflops, 1e12), _or_nan(spec_tflops, 1e12), _or_nan(flop_per_cycle, 1.0))
     found = book(recording, top, scope, peak)
@@ -93,7 +92,9 @@ def _print(found: Book) -> None:
     print_rows(rows)
     beside = frame_rows(found.beside)
     if beside:
-        print("\nThe SM that finishes last, shares of its own time in the traced build; tail = last minus mean finish")
+        print(
+            "\nThe SM that finishes last, shares of its own time in the traced build; tail = last - mean finish = by rows + spread"
+        )
         print_rows([{"item": r["item"], "share": interval_share(r["share"], r["low"], r["high"])} for r in beside])
 
 

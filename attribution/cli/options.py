@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from attribution.declare import (
     shipped_root,
 )
 from attribution.errors import InputError
+
+if TYPE_CHECKING:
+    from attribution.recording import Recording
 
 Root = Annotated[
     Path | None,
@@ -37,10 +40,12 @@ def root_folder(root: Path | None) -> Path:
     return folder
 
 
-def recording_path(path: Path) -> Path:
-    """`path`, or the shipped recording of that name where nothing is at `path`."""
+def open_named(path: Path) -> Recording:
+    """The recording at `path`, or the shipped one of that name where nothing is there.  Raises InputError, DataError."""
+    from attribution.recording import open_recording
+
     shipped = shipped_root() / "traces" / path
-    return shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path
+    return open_recording(shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path)
 
 
 def find_kernel(root: Path, kernel: str | None, variants: Sequence[str]) -> tuple[Kernel, dict[str, Variant]]:
@@ -91,7 +96,7 @@ def flag_values(kernel: Kernel, texts: Sequence[str]) -> Mapping[str, FlagValue]
         flag = kernel.flags.get(name)
         if flag is None:
             raise InputError(
-                f"--flag {name}: kernel {kernel.name} has no such flag{nearest(name, kernel.flags)}; it has: {', '.join(kernel.flags)}"
+                f"--flag {name}: {kernel.name} has no such flag{nearest(name, kernel.flags)}; there are: {', '.join(kernel.flags)}"
             )
         out[name] = flag.check(name, _typed(name, text, flag.default))
     return out

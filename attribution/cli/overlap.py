@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attribution.cli.accounts import frame_rows
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 
@@ -24,9 +24,8 @@ def overlap(
     """Show per role: processing, waiting for whom, hidden, exposed, fill and drain; and the critical path of the last SM."""
     from attribution.analyze import critical, lastsm
     from attribution.analyze.traced import traced
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     trace = traced(recording, arm, run)
     if trace is None:
         raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json, recording_path
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a recording answers, its per-SM rows and its roles; or what a profiler's file holds."""
-    from attribution.recording import open_recording
 
     if path.is_file():
         from attribution.cli.ingest import show_file
 
         show_file(path, plot, json)
         return
-    recording = open_recording(recording_path(path))
+    recording = open_named(path)
     if recording.manifest["kind"] != "run":
         from attribution.cli.ingest import show_ingested
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attribution.cli.accounts import frame_rows
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 
 
@@ -33,9 +33,8 @@ def slack(
     from attribution.analyze.injected import sweep
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     top = check_known(recording, base)
     label = choose_scope(recording.table("times"), scope)
     found = sweep(recording, top, role, scope=label, items=items)
@@ -60,9 +59,12 @@ def slack(
         },
     )
     print(f"\n{fitted}")
+    slopes = f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}]"
+    if fitted.knee_ns:
+        slopes = f"before it {fitted.before:.2f} [{fitted.before_low:.2f}, {fitted.before_high:.2f}], beyond {slopes}"
     print(
         f"knee {fitted.knee_ns / 1e6:.3f} ms [{fitted.knee_low_ns / 1e6:.3f}, {fitted.knee_high_ns / 1e6:.3f}], "
-        f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}] (95 %, {len(found.rounds.rounds)} rounds)"
+        f"{slopes} (95 %, {len(found.rounds.rounds)} rounds)"
     )
     if change:
         print(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from attribution.cli.accounts import frame_rows
-from attribution.cli.options import Json
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import DataError
 
@@ -33,9 +33,8 @@ def tails(
     from attribution.analyze.tails import summary
     from attribution.analyze.traced import traced
     from attribution.claim import scope_sentence
-    from attribution.recording import open_recording
 
-    recording = open_recording(path)
+    recording = open_named(path)
     top = moved.check_known(recording, base)
     trace = traced(recording, arm or top)
     sms = trace.sm_rows() if trace else []
