@@ -5,10 +5,12 @@ The environment variable FAKE names what happens: ARM:WHAT[:RUN], WHAT one of di
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,6 +20,9 @@ from attribution.errors import MeasureError
 from attribution.measure import worker
 from attribution.measure.host import Measured
 from attribution.measure.job import MachineLost
+from attribution.measure.ncu import LAUNCHES
+
+METRICS = {"opcodes": "sass__inst_executed_per_opcode", "dram_read_bytes": "dram__bytes_read.sum"}
 
 
 class Case:
@@ -42,7 +47,7 @@ class Machine:
             os.kill(os.getpid(), signal.SIGSEGV)
 
     def facts(self) -> dict[str, Any]:
-        return {"kind": "cuda", "name": "NVIDIA F200", "expects": "f200", "sms": 4, "tick_ns": 32.0, "pid": os.getpid()}
+        return {"kind": "cuda", "name": "NVIDIA F200", "expects": "f200", "sms": 4, "tick_ns": 32.0, "metrics": METRICS}
 
     def case(self, seed: int) -> Case:
         return Case(seed)
@@ -85,5 +90,16 @@ class Machine:
         return Measured(output, {"times": times})
 
 
+def profile(machine: Any, plan: Any, folder: Path, tell: Any) -> None:
+    """Says that it launched what `traces/hello-h200.ncu-rep` holds."""
+    arms = []
+    for name in ("vector", "scalar"):
+        range_name = f"attr run=0 arm={name} step=0 stage=main"
+        step = {"range": range_name, "stage": "main", "kernel_name": "hello", "grid": [1056, 1, 1]}
+        checks = [["sums", True, "0 rows differ"]]
+        arms.append({"question": "vector", "arm": name, "build": "b", "inputs": "i", "steps": [step], "checks": checks})
+    (folder / LAUNCHES).write_text(json.dumps(arms))
+
+
 if __name__ == "__main__":
-    sys.exit(worker.serve(sys.argv[1:], Machine))
+    sys.exit(worker.serve(sys.argv[1:], Machine, profile))

@@ -46,10 +46,11 @@ def measured(
     rule: Rule | None = None,
     rounds: int = ROUNDS,
     traced: int = 0,
+    scopes: tuple[str, ...] = ("event", "graph"),
 ) -> Recording:
     monkeypatch.setenv("FAKE", fault)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    options = Options(traced_rounds=traced, timeout_s=timeout_s)
+    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s)
     asked = planned(hello, variants, rounds)
     return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)
 
@@ -164,3 +165,69 @@ def test_an_order_survives_its_file(hello: Kernel, variants: dict[str, Variant],
     order.write(tmp_path / "job.json")
     assert Order.read(tmp_path / "job.json") == order
     assert Plan.from_facts(Order.read(tmp_path / "job.json").plan) == asked
+
+
+REPORT = Path(__file__).parents[2] / "traces" / "hello-h200.ncu-rep"
+FAKE_NCU = """#!{python}
+import shutil, subprocess, sys
+at = sys.argv.index("--export")
+code = subprocess.run(sys.argv[at + 2:]).returncode
+print("{words}")
+if "{report}":
+    shutil.copyfile("{report}", sys.argv[at + 1])
+sys.exit(code)
+"""
+
+
+def fake_ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, report: str, words: str = "==PROF== Disconnected") -> None:
+    """An `ncu` on the PATH that runs the worker and leaves a recorded report, or none."""
+    folder.mkdir()
+    tool = folder / "ncu"
+    tool.write_text(FAKE_NCU.format(python=sys.executable, report=report, words=words))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_under_ncu_every_arm_runs_once_more_and_its_counters_stand_beside_the_times(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    fake_ncu(tmp_path / "bin", monkeypatch, str(REPORT))
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
+    runs = made.table("runs").astype({"arm": str}).set_index("run")
+    counters = made.table("counters").astype({"metric": str})
+    assert made.manifest["measuring"]["skipped"] == []
+    profiled = runs.loc[sorted(counters["run"].unique())]
+    assert profiled["arm"].tolist() == ["vector", "scalar"]
+    assert len(runs) == ROUNDS * 3 + 2
+    assert set(counters["kernel_name"]) == {"hello"}
+    loads = counters[counters["instance"] == "LDG"].groupby("run")["value"].sum()
+    assert loads.iloc[1] == 4 * loads.iloc[0]
+    times = made.table("times").astype({"scope": str})
+    assert set(times["scope"]) == {"graph", "ncu"}
+    # The profiled runs stand beside the pairs and change nothing in them.
+    found = answers(made, "main", "graph").set_index("arm")
+    assert found.loc["scalar", "pairs"] == ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission to access counters", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("==WARNING== No kernels were profiled.", "ncu profiled no launch"),
+    ],
+)
+def test_without_a_report_times_are_kept_and_the_skip_has_its_reason(
+    words: str,
+    reason: str,
+    hello: Kernel,
+    variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_ncu(tmp_path / "bin", monkeypatch, "", words)
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
+    assert len(made.table("runs")) == ROUNDS * 3
+    (skip,) = made.manifest["measuring"]["skipped"]
+    assert skip["scope"] == "ncu"
+    assert reason in skip["reason"]
