@@ -7,13 +7,16 @@ measurement.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attribution.order import rounds as ordered_rounds
+from attribution.recording import Recording, write_tables
+from attribution.schedule import Link, Pipeline, Role, place
 from attribution.tables import conform
 
 LADDER = {
@@ -123,3 +126,76 @@ def counted(frame: pd.DataFrame, **more: Any) -> pd.DataFrame:
 def full_ladder(**options: Any) -> dict[str, pd.DataFrame]:
     """The ladder of TIMES with its null arm."""
     return measured({"full": {**TIMES, "null": TIMES["full"]}}, **options)
+
+
+ROLES = ["math", "topk"]
+EVENTS = [
+    {"name": "slot_free", "role": "math", "waits_for": "topk", "level": 1},
+    {"name": "score", "role": "math", "waits_for": None, "level": 1},
+    {"name": "slot_ready", "role": "topk", "waits_for": "math", "level": 1},
+    {"name": "select", "role": "topk", "waits_for": None, "level": 1},
+]
+
+
+def trace(
+    runs: Sequence[int], math_ns: float, topk_ns: float, *, batches: int = 4, ctas: int = 3, sms: int = 3, slots: int = 2,
+    sd: float = 0.003, seed: int = 0,
+) -> dict[str, pd.DataFrame]:  # fmt: skip
+    """events, lanes and rows of traced runs of a two-role kernel, one row a batch; each run's times of a role have noise `sd`.
+
+    With one slot the consumer is exposed wholly: topk / (math + topk) of the time.
+    """
+    rng = np.random.default_rng([seed, 7])
+    pipeline = Pipeline(
+        (Role("math", "score", wait_free="slot_free"), Role("topk", "select", wait_ready="slot_ready")),
+        (Link(slots, "batch"),),
+    )
+    names = [e["name"] for e in EVENTS]
+    out: dict[str, list[pd.DataFrame]] = {"events": [], "lanes": [], "rows": []}
+    for run in runs:
+        times = [[[int(ns * np.exp(rng.normal(scale=sd)))]] * batches for ns in (math_ns, topk_ns)]
+        placed = place(pipeline, times, ctas, sms)
+        spans = pd.DataFrame(
+            {
+                "run": run, "cta": placed.cta, "role": placed.role, "event": [names.index(e) for e in placed.event],
+                "arg": placed.batch, "begin": placed.begin_ns, "end": placed.end_ns,
+            }
+        ).sort_values(["cta", "role", "begin"])  # fmt: skip
+        edges = spans.loc[spans.index.repeat(2)].reset_index(drop=True)
+        edges["edge"] = np.arange(len(edges)) % 2
+        edges["time_ns"] = np.where(edges["edge"] == 0, edges["begin"], edges["end"])
+        out["events"].append(edges.drop(columns=["begin", "end"]))
+        lanes = pd.DataFrame({"run": run, "cta": np.repeat(np.arange(ctas), 2), "role": np.tile([0, 1], ctas)})
+        lanes["sm_begin"] = lanes["sm_end"] = placed.cta_sm[lanes["cta"]]
+        out["lanes"].append(lanes.assign(attempts=64, capacity=64))
+        rows = np.bincount(np.arange(batches) % ctas, minlength=ctas)
+        out["rows"].append(pd.DataFrame({"run": run, "cta": np.arange(ctas), "sm": placed.cta_sm, "rows": rows}))
+    return {name: conform(name, pd.concat(frames, ignore_index=True)) for name, frames in out.items()}
+
+
+def recording(path: Path, tables: Mapping[str, pd.DataFrame], variants: Mapping[str, Any], sms: int = 3) -> Recording:
+    """The tables as a recording of a GPU that does not exist."""
+    questions = [
+        {
+            "base": str(base),
+            "arms": [
+                {"name": str(a), "variant": str(base) if a == "null" else str(a), "flags": {}, "knobs": {}}
+                for a in arms
+            ],
+        }
+        for base, arms in tables["runs"].groupby("question", observed=True, sort=False)["arm"].unique().items()
+    ]
+    rounds = int(tables["runs"]["round"].max()) + 1
+    manifest = {
+        "machine": {"kind": "cuda", "name": "planted", "expects": "planted", "sms": sms, "tick_ns": 32.0},
+        "kernels": {"planted": {"roles": ROLES, "events": EVENTS, "same": {}, "source": ""}},
+        "variants": dict(variants),
+        "plan": {
+            "kernel": "planted",
+            "shape": {"q": 64, "n": 8192},
+            "distribution": "normal",
+            "rounds": rounds,
+            "questions": questions,
+        },
+    }
+    return write_tables(path, "run", tables, manifest)

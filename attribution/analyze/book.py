@@ -33,7 +33,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Book:
-    """Frames of `ledger`, `lastsm` (per run), `tails.summary` (per run) and `witness`; empty where there is no trace."""
+    """Frames of `ledger`, `lastsm` (per run), `lastsm.tail_parts` (per run) and `witness`; empty where there is no trace."""
 
     base: str
     scope: str
@@ -46,11 +46,18 @@ class Book:
 
     @property
     def beside(self) -> pd.DataFrame:
-        """Shares of the last SM's own total, and the tail, with intervals over runs: item, share, low, high."""
+        """Shares of the last SM's own total, and the tail, with intervals over runs: item, share, low, high.
+
+        `by rows` and `spread` are the two parts of `tail`.
+        """
         if self.last_sm.empty:
             return pd.DataFrame(columns=["item", "share", "low", "high"])
         columns = {s: self.last_sm[s].to_numpy(float) for s in lastsm.SHARES}
-        columns["tail"] = (self.finish["tail_ns"] / self.finish["finish_ns"]).to_numpy(float)
+        columns |= {
+            p.replace("_", " "): self.finish[p].to_numpy(float)
+            for p in ("tail", "by_rows", "spread")
+            if p in self.finish
+        }
         # A share of 0 in every run is known to a stamp at each end.
         tick = 2 * self.tick_ns / float(self.last_sm["total_ns"].mean())
         found = {k: intervals(v, resolution=tick) for k, v in columns.items()}
@@ -81,7 +88,7 @@ def book(
 
 
 def accounts(recording: Recording, base: str, arm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`lastsm.account` and `tails.summary` of all traced runs of an arm, with their rounds; empty frames without a trace.
+    """`lastsm.account` and `lastsm.tail_parts` of all traced runs of an arm, with their rounds; empty frames without a trace.
 
     Raises DataError for a trace that lost records.
     """
@@ -94,7 +101,7 @@ def accounts(recording: Recording, base: str, arm: str) -> tuple[pd.DataFrame, p
     lanes, rows = (t[t["run"].isin(mine["run"])] for t in (recording.table("lanes"), recording.table("rows")))
     spans.check_complete(lanes, roles)
     found = spans.spans(events, lanes, roles, declared)
-    finish = tails.summary(tails.per_sm(found, rows, _sms(recording, mine))) if len(rows) else pd.DataFrame()
+    finish = lastsm.tail_parts(tails.per_sm(found, rows, _sms(recording, mine))) if len(rows) else pd.DataFrame()
     account = rounds_of(runs, lastsm.account(found)) if len(roles) > 1 else pd.DataFrame()
     return account, rounds_of(runs, finish) if len(finish) else finish
 

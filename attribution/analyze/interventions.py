@@ -122,10 +122,14 @@ def tail_law(
     first = found.table.iloc[0]
     busiest, mean = float(first["busiest_sm_rows"]), float(first["mean_rows"])
     if len(set(found.table["busiest_sm_rows"])) > 1:
-        fitted = found.fit()
-        return law.tail_share(busiest, mean, fitted), f"row law fitted on {len(found.table)} interventions"
+        source = f"row law fitted on {len(found.table)} interventions"
+        if len(found.table) > 2:
+            row = found.compare().set_index("quantity").loc["busiest_sm_rows"]
+            # A law that its own interventions refute is still shown, and is not hidden by a friendlier one.
+            source += "" if row["verdict"] == "survives" else f", {row['verdict']}: {row['reason']}"
+        return law.tail_share(busiest, mean, found.fit()), source
     share = 1 - mean / busiest
-    return (share, share, share), "rows alone: no intervention varies the busiest SM's rows"
+    return (share, share, share), "rows alone, T taken as proportional to them: no intervention varies the busiest SM's"
 
 
 def check_known(recording: Recording, base: str | None) -> str:

@@ -68,6 +68,20 @@ def account(spans: pd.DataFrame) -> pd.DataFrame:
     return out.reset_index()
 
 
+def tail_parts(per_sm: pd.DataFrame) -> pd.DataFrame:
+    """The tail of each run in two parts, as shares of the last finish: run, tail, by_rows, spread.
+
+    per_sm: `tails.per_sm`.  tail = last minus mean finish; `by_rows` = mean finish of the SMs with the most rows minus mean
+    finish, which is what a row law can explain; `spread` = last finish minus that of the SMs with the most rows.
+    """
+    finish = per_sm.groupby("run")["finish_ns"]
+    most = per_sm["rows"] == per_sm.groupby("run")["rows"].transform("max")
+    busiest = per_sm[most].groupby("run")["finish_ns"].mean()
+    last, mean = finish.max(), finish.mean()
+    out = pd.DataFrame({"tail": last - mean, "by_rows": busiest - mean, "spread": last - busiest})
+    return out.div(last, axis=0).assign(finish_ns=last).reset_index()
+
+
 def _covered(ctas: pd.DataFrame) -> pd.Series:
     """Per run: ns in which at least one CTA is on the SM."""
     runs = ctas.index.get_level_values("run").to_numpy()

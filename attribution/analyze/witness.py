@@ -120,14 +120,17 @@ def exposed(
     return Pair(f"exposed above {arms[1]}", first, second)
 
 
-def tail(finish: pd.DataFrame, law: tuple[float, float, float], law_source: str, tick_ns: float) -> Pair:
-    """Finish times of the SMs (`tails.summary`, a row a run) against the row law's share: low, value, high."""
+def tail(parts: pd.DataFrame, law: tuple[float, float, float], law_source: str, tick_ns: float) -> Pair:
+    """Finish times of the SMs (`lastsm.tail_parts`, a row a run) against the row law's share: low, value, high.
+
+    A law of rows says nothing of the spread among SMs with equally many, so that part of the tail is not compared.
+    """
     second = Share(law_source, law[1], law[0], law[2])
-    if finish.empty:
-        return Pair("tail", None, second, "no trace: no finish time per SM")
-    share = (finish["tail_ns"] / finish["finish_ns"]).to_numpy()
-    tick = tick_ns / float(finish["finish_ns"].mean())
-    return Pair("tail", measured("trace: last minus mean finish", share, tick), second)
+    if parts.empty:
+        return Pair("tail by rows", None, second, "no trace: no finish time per SM")
+    tick = 2 * tick_ns / float(parts["finish_ns"].mean())
+    first = measured("trace: mean finish of the busiest SMs minus that of all", parts["by_rows"].to_numpy(), tick)
+    return Pair("tail by rows", first, second)
 
 
 def tensor(counted: Floats, arithmetic: tuple[float, float, float], source: str) -> Pair:
