@@ -16,8 +16,8 @@ from pathlib import Path
 
 from attribution.errors import DataError, InputError
 
-MAX_BYTES = 2 << 30
-"""Limit on a file after decompression, where the caller states no other."""
+MAX_BYTES = 1 << 30
+"""Limit on a file after decompression, where the caller states no other; tables take up to about ten times of it."""
 
 _GZIP_FAULTS = (gzip.BadGzipFile, EOFError, zlib.error)
 

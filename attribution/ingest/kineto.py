@@ -239,13 +239,29 @@ class _Picked:
 
 def _whole(value: Any, bits: int = 62) -> int:
     """A non-negative integer that fits, else -1; texts of integers count."""
+    if value.__class__ is int:
+        return value if 0 <= value < 1 << bits else -1
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     return value if value.__class__ is int and 0 <= value < 1 << bits else -1
 
 
+_sizes: dict[tuple[int, ...], str] = {}
+"""Grids and blocks seen: a trace has few different ones and thousands of each."""
+
+
 def _size(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) and len(value) <= 3 else ""
+    if value.__class__ is not list or len(value) > 3:
+        return ""
+    try:
+        key = tuple(value)
+        if key not in _sizes:
+            if len(_sizes) > 100_000:
+                _sizes.clear()
+            _sizes[key] = ",".join(map(str, value))
+        return _sizes[key]
+    except TypeError:
+        return ",".join(map(str, value))
 
 
 def _counted(events: _Events) -> list[Note]:

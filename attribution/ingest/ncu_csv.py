@@ -29,6 +29,8 @@ _DETAIL = ("Section Name", "Metric Name", "Metric Unit", "Metric Value")
 _RULE = (
     "Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup"
 )  # fmt: skip
+MAX_BYTES = 256 << 20
+"""A CSV is read whole: its rows take up to about twenty times its size."""
 _INSTANCES = re.compile(r"(\S+) \((.*)\)")
 
 
@@ -49,7 +51,7 @@ def load(
     *,
     decimal: str = ".",
     keep_unknown_units: bool = False,
-    max_bytes: int = bounded.MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
 ) -> Ingested:
     """Read one CSV of Nsight Compute.
 

@@ -24,7 +24,8 @@ from attribution.ingest.ingested import Ingested, Note, ingested
 from attribution.ingest.ranges import range_times
 
 MAGIC = b"SQLite format 3\0"
-MAX_ROWS = 50_000_000
+MAX_ROWS = 5_000_000
+"""Of one table, where the caller states no other: about 3 GB of memory."""
 _PROCESS = ~0xFFFFFF
 """A globalTid is the process in its high bits and the thread in the low 24."""
 _RANGE_KINDS = {59: "push_pop", 60: "start_end", 70: "push_pop", 71: "start_end"}
