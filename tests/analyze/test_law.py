@@ -122,3 +122,15 @@ def test_published_effect_of_block_q_tail_part_and_rest(q: int) -> None:
     else:  # Part of the printed range, the rest within it.
         assert 1.0 < found[0]["predicted_ratio"] <= ends[1]
         assert 0.98 < min(rest) < max(rest) < 1.025
+
+
+def test_a_miss_that_the_noise_allows_is_undecided() -> None:
+    rng = np.random.default_rng(3)
+    rows = np.array([4.0, 4, 6, 8])
+    truth = 1e5 + 1e6 * rows
+    noisy = truth * np.exp(rng.normal(scale=0.08, size=(12, 4)))
+    table = pd.DataFrame({"busiest_sm_rows": rows, "time_ns": noisy.mean(axis=0)})
+    assert law.compare(table, rounds=noisy, limit=0.01)["verdict"].tolist() == ["undecided"]
+    # The same noise around a world in which another thing rules is still a refutation.
+    other = noisy / truth * np.array([4e6, 7e6, 5e6, 8e6])
+    assert law.compare(table, rounds=other, limit=0.01)["verdict"].tolist() == ["refuted"]

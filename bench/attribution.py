@@ -1,0 +1,76 @@
+"""Coverage of every 95 % interval of the accounts: of 500 planted recordings each, how many hold the planted answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+TESTS = Path(__file__).parents[1] / "tests"
+SEEDS, LEAST = 500, 465
+
+
+def _cases() -> dict[str, Callable[[int], list[bool]]]:
+    """Name -> seed -> whether each interval of one planted recording covers."""
+    sys.path[:0] = [str(TESTS), str(TESTS / "analyze")]
+    import planted_gpu
+    import test_ladder
+    import test_law
+    import test_ledger
+    import test_slack
+
+    from attribution.analyze import capacity, interactions, slack
+
+    def interaction(seed: int) -> list[bool]:
+        row = interactions.interactions(test_ladder.serial(8e4, seed), planted_gpu.ladder_variants()).iloc[0]
+        return [row["low_ns"] <= 8e4 <= row["high_ns"]]
+
+    def drain(seed: int) -> list[bool]:
+        found = slack.fit(test_slack.DELAYS, test_slack.swept(160e3, 1.0, seed, before=0.1))
+        bounds = (
+            (160e3, "knee_low_ns", "knee_high_ns"),
+            (1.0, "slope_low", "slope_high"),
+            (0.1, "before_low", "before_high"),
+        )
+        return [getattr(found, low) <= truth <= getattr(found, high) for truth, low, high in bounds]
+
+    def critical(seed: int) -> list[bool]:
+        found = slack.fit(test_slack.DELAYS, test_slack.swept(0.0, 1.0, seed))
+        return [found.slope_low <= 1 <= found.slope_high, found.knee_ns == 0]
+
+    def rate(seed: int) -> list[bool]:
+        tables = planted_gpu.measured({"full": {"full": 1e6}}, rounds=20, seed=seed)
+        failed = np.random.default_rng(seed).binomial(64, 0.03, 20)
+        table = pd.DataFrame({"run": tables["runs"]["run"], "limit": "segment", "failures": failed, "of": 64})
+        row = capacity.failures(tables["runs"], table).iloc[0]
+        return [row["rate_low"] <= 0.03 <= row["rate_high"]]
+
+    return {
+        "steps of the ladder": test_ladder.covered,
+        "interaction of a factor pair": interaction,
+        "slope of the row law": lambda s: [test_law.covered(s)],
+        "knee and slope of a delayed role": lambda s: list(test_slack.covered(s)),
+        "knee and slopes with a drain that always shows": drain,
+        "slope of a critical role; no knee invented": critical,
+        "remainder of the ledger": lambda s: [test_ledger.remainder_covers(s)],
+        "exposed 20 %: control; trace": lambda s: list(test_ledger.exposed_covers(s)),
+        "rate of capacity failures": rate,
+    }
+
+
+def ratios() -> list[tuple[str, float, str]]:
+    """(what, intervals of 500 that cover, target); of several intervals the worst."""
+    out = []
+    for name, covers in _cases().items():
+        hits = np.array([covers(seed) for seed in range(SEEDS)])
+        out.append(
+            (
+                f"{name}: of {SEEDS} intervals, the worst of {hits.shape[1]}",
+                float(hits.sum(axis=0).min()),
+                f">= {LEAST}",
+            )
+        )
+    return out
