@@ -46,7 +46,7 @@ def run(
     ] = "auto",
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="event, graph, ncu: instruments on a GPU; may be repeated."),
+        typer.Option("--scope", help="event, graph, cupti, ncu: instruments on a GPU; may be repeated."),
     ] = None,
     cache: Annotated[str, typer.Option("--cache", help="warm, or cold: rotate over more than the L2.")] = "warm",
     precision: Annotated[

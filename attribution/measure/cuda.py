@@ -9,23 +9,21 @@ Misuse: never import this module to look something up; it is run as a child proc
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
-from attribution.launch import Launch
 from attribution.measure import clocks, cold, facts, host, ncu, stamp, timing, worker
-from attribution.measure.job import Case, Machine, MachineLost, inputs_hash
+from attribution.measure.job import Case, MachineLost, inputs_hash
 from attribution.measure.prepared import Module, Prepared
+from attribution.measure.profiled import MODES
 from attribution.measure.traced import trace_tables
-from attribution.plan import NULL, Arm, Plan, json_text
+from attribution.plan import Arm, Plan, json_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,36 +246,5 @@ def _bytes() -> Any:
     return torch.uint8
 
 
-def profile(machine: Machine, plan: Plan, folder: Path, tell: worker.Tell) -> None:
-    """Every arm but the null arms once, each step in its own NVTX range; what was launched goes to `launches.json`."""
-    import torch
-
-    assert isinstance(machine, CudaMachine)
-    case = machine.case(plan.seed)
-    arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL]
-    made = []
-    for number, (question, arm) in enumerate(arms):
-        tell("progress", done=number, total=len(arms), label=f"{arm.name} under ncu")
-        prepared = machine.guarded(lambda arm=arm: machine.prepare(arm, case.inputs))  # type: ignore[misc]
-        machine.guarded(prepared.run)
-        prepared.poison()
-        steps = []
-        for place, step in enumerate(prepared.operator.steps):
-            launch = step if isinstance(step, Launch) else None
-            name = ncu.range_name(number, place, step.stage)
-            torch.cuda.nvtx.range_push(ncu.RANGE)
-            torch.cuda.nvtx.range_push(name)
-            prepared.run_step(place)
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-            torch.cuda.nvtx.range_pop()
-            entry, grid = (launch.entry, list(launch.grid)) if launch else ("", [])
-            steps.append({"range": name, "stage": step.stage, "kernel_name": entry, "grid": grid})
-        checks = [[c.name, c.passed, c.detail] for c in case.check(arm, prepared.operator.output)]
-        facts_of = {"question": question, "arm": arm.name, "build": machine.build(arm), "inputs": case.hash}
-        made.append({**facts_of, "steps": steps, "checks": checks})
-    (folder / ncu.LAUNCHES).write_text(json.dumps(made), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    sys.exit(worker.serve(sys.argv[1:], CudaMachine, profile))
+    sys.exit(worker.serve(sys.argv[1:], CudaMachine, MODES))

@@ -18,7 +18,9 @@ from attribution.measure.worker import Options
 from attribution.plan import Plan
 from attribution.recording import Recording
 
-SCOPES = ("event", "graph", "ncu")
+SCOPES = ("event", "graph", "cupti", "ncu")
+"""What can be asked for on a GPU.  Traced runs belong to each of them."""
+DEFAULTS = ("event", "graph", "ncu")
 """What a GPU run measures unless told otherwise; ncu is left out, with the reason, where it is not there."""
 MOST_ROUNDS = 600
 """Rounds that --precision may take when no number is given."""
@@ -74,7 +76,9 @@ def ask(
             raise InputError(f"--cache {cache}: the host machine has no cache policy; --machine cuda needs a GPU")
         return Asked(None, Options(), rule, most)
     missing = {"ncu": reason} if (reason := ncu.missing()) else {}
-    used, skips = scopes.choose(scope, SCOPES, missing)
+    # A profiler's runs stand beside timed rounds: those are in scope graph when no other was named.
+    timed = [] if not scope or {"event", "graph"} & set(scope) else ["graph"]
+    used, skips = scopes.choose([*timed, *scope], DEFAULTS, missing)
     return Asked(gpu, Options(scopes=used, cache=cache, timeout_s=timeout_s), rule, most, skips)
 
 

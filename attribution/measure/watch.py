@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +24,8 @@ from typing import Any
 from attribution import errors
 from attribution.declare import Kernel, Variant
 from attribution.errors import MeasureError
-from attribution.measure import job, ncu, report, stopping
+from attribution.measure import job, stopping
+from attribution.measure.beside import Beside
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order
 from attribution.plan import Plan, PlannedRun
@@ -78,7 +78,11 @@ def execute(
         order = replace(order, refused=(*order.refused, _refuse(ended, runs, plan, partial)))
     assert ended.values is not None
     timed_s = time.monotonic() - began_s
-    skips = _profile(order, runs, plan, path, partial, command, progress) if "ncu" in options.scopes else []
+
+    def start(asked: Order, wrapped: Sequence[str]) -> Ended:
+        return run_worker(asked, path, partial.folder, wrapped, options.timeout_s, progress, wait=True)
+
+    skips = Beside(plan, path, partial, runs, command).add(order, options.scopes, start)
     machine = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8"))
     facts = job.manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
     facts["measuring"] = {**_plain(asdict(options)), "lost": [list(r) for r in order.refused]}
@@ -92,50 +96,6 @@ def execute(
     if ended.values["stopping"]:
         facts["stopping"] = ended.values["stopping"]
     return partial.publish(facts, overwrite)
-
-
-def _profile(
-    order: Order,
-    runs: Mapping[int, PlannedRun],
-    plan: Plan,
-    path: Path,
-    partial: Partial,
-    command: Sequence[str],
-    progress: job.Progress,
-) -> list[Skip]:
-    """Run the worker once more under ncu and add a run for each arm.  What goes wrong is a recorded skip: times are kept."""
-    import pandas as pd
-
-    metrics = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8")).get("metrics", {})
-    file = partial.folder / ncu.REPORT
-    asked = replace(order, mode="profile")
-    first = max(runs) + 1
-    done = partial.done()
-    try:
-        wrapped = ncu.command(command, file, list(metrics.values()))
-        ended = run_worker(asked, path, partial.folder, wrapped, order.options.timeout_s, progress, wait=True)
-        log = (partial.folder / LOG).read_text(encoding="utf-8", errors="replace")
-        if ended.kind != "finished":
-            raise MeasureError(f"under ncu the worker ended: {ended.reason}")
-        if not file.is_file():
-            raise MeasureError(ncu.explain(log))
-        arms = json.loads((partial.folder / ncu.LAUNCHES).read_text(encoding="utf-8"))
-        for arm, number, tables in report.frames(arms, report.read(file), metrics, first):
-            like = next(r for r in runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
-            bad = [f"{n}: {d}" for n, passed, d in arm["checks"] if not passed]
-            row = {**job.run_facts(plan, like), "run": number, "predecessor": "", "build": arm["build"]}
-            row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
-            row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
-            if number not in done:
-                partial.add(number, {"runs": pd.DataFrame([row]), **tables})
-    except (errors.AttrError, OSError) as error:
-        reason = str(error)
-        if file.is_file():
-            kept = path.with_name(f"{path.name}.ncu-rep")
-            shutil.copyfile(file, kept)
-            reason += f"; the report is kept as {kept.name}: `attr ingest` reads it"
-        return [Skip("ncu", reason)]
-    return []
 
 
 def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: Partial) -> tuple[str, str, str]:

@@ -54,7 +54,7 @@ class Order:
     refused: tuple[tuple[str, str, str], ...] = ()
     """(question, arm, reason): runs of these are skipped."""
     mode: str = "time"
-    """`time` runs the job; `profile` runs every arm once inside a named range."""
+    """`time` runs the job; another one (ncu, cupti) is a profiler's and runs every arm inside named ranges."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
@@ -90,7 +90,10 @@ def teller(folder: Path) -> Tell:
     return tell
 
 
-def serve(arguments: list[str], make: Maker, profile: Callable[[Machine, Plan, Path, Tell], None] | None = None) -> int:
+Mode = Callable[[Any, Plan, Order, Path, Tell], None]
+
+
+def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = None) -> int:
     """Do the job of `arguments` (JOB.json, OUT) on the machine that `make` makes.  Returns the exit code."""
     job_file, path = Path(arguments[0]), Path(arguments[1])
     tell = teller(path.with_name(path.name + ".partial"))
@@ -108,9 +111,8 @@ def serve(arguments: list[str], make: Maker, profile: Callable[[Machine, Plan, P
         tell("alive", pid=os.getpid())
         machine = make(kernel, plan, order.options, tell)
         _keep_facts(partial.folder, machine.facts())
-        if order.mode == "profile":
-            assert profile is not None
-            profile(machine, plan, partial.folder, tell)
+        if order.mode != "time":
+            (modes or {})[order.mode](machine, plan, order, partial.folder, tell)
             tell("finished", rounds=plan.rounds, stopping=None, runs_s=0.0, checks_s=0.0)
             return FINISHED
         refused = {(q, a): reason for q, a, reason in order.refused}

@@ -18,6 +18,7 @@ import pandas as pd
 from attribution.declare import Check
 from attribution.errors import MeasureError
 from attribution.measure import worker
+from attribution.measure.cupti import RESULT
 from attribution.measure.host import Measured
 from attribution.measure.job import MachineLost
 from attribution.measure.ncu import LAUNCHES
@@ -90,7 +91,7 @@ class Machine:
         return Measured(output, {"times": times})
 
 
-def profile(machine: Any, plan: Any, folder: Path, tell: Any) -> None:
+def under_ncu(machine: Any, plan: Any, order: Any, folder: Path, tell: Any) -> None:
     """Says that it launched what `traces/hello-h200.ncu-rep` holds."""
     arms = []
     for name in ("vector", "scalar"):
@@ -101,5 +102,15 @@ def profile(machine: Any, plan: Any, folder: Path, tell: Any) -> None:
     (folder / LAUNCHES).write_text(json.dumps(arms))
 
 
+def under_cupti(machine: Any, plan: Any, order: Any, folder: Path, tell: Any) -> None:
+    """One sample of each arm."""
+    arms = []
+    for name, time_ns in (("vector", 900.0), ("scalar", 950.0)):
+        rows = [["cupti", stage, 0, time_ns, float("nan")] for stage in ("main", "operator")]
+        facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i"}
+        arms.append({**facts, "rows": rows, "checks": [["sums", name == "vector", "1 row differs"]]})
+    (folder / RESULT).write_text(json.dumps(arms))
+
+
 if __name__ == "__main__":
-    sys.exit(worker.serve(sys.argv[1:], Machine, profile))
+    sys.exit(worker.serve(sys.argv[1:], Machine, {"ncu": under_ncu, "cupti": under_cupti}))

@@ -96,6 +96,7 @@ def test_options_become_a_rule_scopes_and_the_number_of_sms(hello: Kernel, monke
         one.knobs(hello, {"sms": 16})
     with pytest.raises(MeasureError, match="scope ncu is not available"):
         asked(hello, scope=["ncu"])
+    assert asked(hello, scope=["cupti"]).options.scopes == ("graph", "cupti")
     with pytest.raises(InputError, match="--budget 90s: is a limit for --precision"):
         asked(hello, budget="90s")
     with pytest.raises(InputError, match="--budget 2.5"):

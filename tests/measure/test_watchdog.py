@@ -231,3 +231,15 @@ def test_without_a_report_times_are_kept_and_the_skip_has_its_reason(
     (skip,) = made.manifest["measuring"]["skipped"]
     assert skip["scope"] == "ncu"
     assert reason in skip["reason"]
+
+
+def test_cupti_runs_in_a_worker_of_its_own_and_a_wrong_output_there_is_a_failed_row(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "cupti"))
+    times = made.table("times").astype({"scope": str})
+    runs = made.table("runs").astype({"arm": str, "status": str}).set_index("run")
+    mine = runs.loc[sorted(times.loc[times["scope"] == "cupti", "run"].unique())]
+    assert mine["arm"].tolist() == ["vector", "scalar"]
+    assert mine["status"].tolist() == ["ok", "failed"]
+    assert made.manifest["measuring"]["skipped"] == []

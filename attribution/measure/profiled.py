@@ -1,0 +1,92 @@
+"""The worker's part of scopes ncu and cupti: every arm once more in a process of its own, each step in a named range.
+
+In: a CudaMachine, the plan, what was refused.  Out: JSON in the folder, for `beside.py` to make rows of.
+A profiler changes the process that it is attached to, so nothing is timed here in scopes event or graph.
+Misuse: these run after the timed rounds and are not paired with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribution.launch import Launch
+from attribution.measure import cupti, ncu
+from attribution.plan import NULL, Plan
+
+if TYPE_CHECKING:
+    from attribution.measure.cuda import CudaMachine
+    from attribution.measure.prepared import Prepared
+    from attribution.measure.worker import Order, Tell
+
+
+def _arms(machine: CudaMachine, plan: Plan, order: Order, tell: Tell) -> Iterator[tuple[int, Prepared, dict[str, Any]]]:
+    """(number, prepared and warmed up, facts) of every arm but the null arms and those that were refused.
+
+    Checks of the output are added to the facts behind each turn.
+    """
+    refused = {(q, a) for q, a, _ in order.refused}
+    case = machine.case(plan.seed)
+    arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL and (q.base, a.name) not in refused]
+    for number, (question, arm) in enumerate(arms):
+        tell("progress", done=number, total=len(arms), label=f"{arm.name} under {order.mode}")
+        prepared = machine.guarded(lambda arm=arm: machine.prepare(arm, case.inputs))  # type: ignore[misc]
+        machine.guarded(prepared.run)
+        prepared.poison()
+        facts: dict[str, Any] = {
+            "question": question,
+            "arm": arm.name,
+            "build": machine.build(arm),
+            "inputs": case.hash,
+        }
+        yield number, prepared, facts
+        facts["checks"] = [[c.name, c.passed, c.detail] for c in case.check(arm, prepared.operator.output)]
+
+
+def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
+    """Each step inside two NVTX ranges: the outer is what ncu profiles, the inner names the step."""
+    import torch
+
+    made = []
+    for number, prepared, facts in _arms(machine, plan, order, tell):
+        facts["steps"] = []
+        for place, step in enumerate(prepared.operator.steps):
+            name = ncu.range_name(number, place, step.stage)
+            torch.cuda.nvtx.range_push(ncu.RANGE)
+            torch.cuda.nvtx.range_push(name)
+            prepared.run_step(place)
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+            torch.cuda.nvtx.range_pop()
+            entry, grid = (step.entry, list(step.grid)) if isinstance(step, Launch) else ("", [])
+            facts["steps"].append({"range": name, "stage": step.stage, "kernel_name": entry, "grid": grid})
+        made.append(facts)
+    (folder / ncu.LAUNCHES).write_text(json.dumps(made), encoding="utf-8")
+
+
+def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
+    """Samples of each arm under torch.profiler."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    made = []
+    for _, prepared, facts in _arms(machine, plan, order, tell):
+        steps = prepared.operator.steps
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            for sample in range(order.options.samples):
+                for place in range(len(steps)):
+                    with record_function(cupti.range_name(sample, place)):
+                        prepared.run_step(place)
+            torch.cuda.synchronize()
+        file = folder / cupti.TRACE
+        profiler.export_chrome_trace(str(file))
+        stages = [(s.stage, isinstance(s, Launch)) for s in steps]
+        facts["rows"] = cupti.rows(file, order.options.samples, stages)
+        file.unlink()
+        made.append(facts)
+    (folder / cupti.RESULT).write_text(json.dumps(made), encoding="utf-8")
+
+
+MODES = {"ncu": under_ncu, "cupti": under_cupti}
