@@ -22,7 +22,7 @@ def overlap(
     json: Json = False,
 ) -> None:
     """Show per role: processing, waiting for whom, hidden, exposed, fill and drain; and the critical path of the last SM."""
-    from attribution.analyze import critical, lastsm
+    from attribution.analyze import critical, lastsm, steady
     from attribution.analyze.traced import traced
 
     recording = open_named(path)
@@ -33,6 +33,8 @@ def overlap(
     way = critical.path(trace.spans)
     sums = frame_rows(critical.summary(way))
     last = frame_rows(lastsm.account(trace.spans))[0] if len(roles) > 1 else {}
+    consumer = str(trace.spans["role"].cat.categories[-1])
+    hidden = steady.hidden(trace.spans, consumer) if (trace.spans["role"] == consumer).any() else None
     if json:
         print_json(
             {
@@ -41,6 +43,7 @@ def overlap(
                 "roles": roles,
                 "critical_path": sums,
                 "last_sm": last,
+                "hidden": vars(hidden) if hidden else None,
                 "stretches": frame_rows(way),
             }
         )
@@ -56,4 +59,9 @@ def overlap(
     if last:
         shares = ", ".join(f"{k.replace('_', ' ')} {last[k]:.1%}" for k in lastsm.SHARES)
         print(f"\nSM {last['sm']}, of its {last['total_ns'] / 1e6:.3f} ms: {shares}")
+    if hidden:
+        print(
+            f"{consumer} hidden: {hidden.with_last:.1%} of {hidden.intervals} intervals, {hidden.without_last:.1%} of the "
+            f"{hidden.steady} in steady state (each CTA's last, which nothing can hide, left out)"
+        )
     print("Durations of a traced build locate; hidden work that is made faster turns into waiting.")
