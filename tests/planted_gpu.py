@@ -167,7 +167,8 @@ def trace(
         out["events"].append(edges.drop(columns=["begin", "end"]))
         lanes = pd.DataFrame({"run": run, "cta": np.repeat(np.arange(ctas), 2), "role": np.tile([0, 1], ctas)})
         lanes["sm_begin"] = lanes["sm_end"] = placed.cta_sm[lanes["cta"]]
-        out["lanes"].append(lanes.assign(attempts=64, capacity=64))
+        written = edges.groupby(["cta", "role"]).size().reindex(pd.MultiIndex.from_frame(lanes[["cta", "role"]]))
+        out["lanes"].append(lanes.assign(attempts=written.fillna(0).to_numpy(), capacity=64))
         rows = np.bincount(np.arange(batches) % ctas, minlength=ctas)
         out["rows"].append(pd.DataFrame({"run": run, "cta": np.arange(ctas), "sm": placed.cta_sm, "rows": rows}))
     return {name: conform(name, pd.concat(frames, ignore_index=True)) for name, frames in out.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attribution.analyze import lastsm, ledger, roofline, spans, tails, witness
+from attribution.analyze import believable, lastsm, ledger, roofline, spans, tails, witness
 from attribution.analyze.interventions import choose_scope, rounds_of, tail_law
 from attribution.analyze.ladder import paired, rungs
 from attribution.analyze.stats import intervals
@@ -90,7 +90,7 @@ def book(
 def accounts(recording: Recording, base: str, arm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`lastsm.account` and `lastsm.tail_parts` of all traced runs of an arm, with their rounds; empty frames without a trace.
 
-    Raises DataError for a trace that lost records.
+    Raises DataError for a trace that lost records, or whose SM labels contradict each other.
     """
     runs, events = recording.table("runs"), recording.table("events")
     mine = runs[(runs["question"] == base) & (runs["arm"] == arm) & (runs["status"] == "ok")]
@@ -100,6 +100,8 @@ def accounts(recording: Recording, base: str, arm: str) -> tuple[pd.DataFrame, p
     roles, declared = events_of(recording, str(mine["kernel"].iloc[0]))
     lanes, rows = (t[t["run"].isin(mine["run"])] for t in (recording.table("lanes"), recording.table("rows")))
     spans.check_complete(lanes, roles)
+    believable.check_records(events, lanes, roles)
+    believable.check_placement(lanes, rows, _sms(recording, mine))
     found = spans.spans(events, lanes, roles, declared)
     finish = lastsm.tail_parts(tails.per_sm(found, rows, _sms(recording, mine))) if len(rows) else pd.DataFrame()
     account = rounds_of(runs, lastsm.account(found)) if len(roles) > 1 else pd.DataFrame()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attribution.analyze import lastsm, overlap, slack, spans
+from attribution.analyze import believable, lastsm, overlap, slack, spans
 from attribution.analyze.ladder import Rounds, paired
 from attribution.analyze.traced import events_of
 from attribution.errors import InputError
@@ -102,5 +102,6 @@ def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
     lanes = recording.table("lanes")
     lanes = lanes[lanes["run"].isin(runs["run"])]
     spans.check_complete(lanes, roles)
+    believable.check_records(events, lanes, roles)
     found = overlap.roles(lastsm.on_last_sm(spans.spans(events, lanes, roles, declared)))
     return float(found.loc[found["role"] == role, "processing_ns"].mean())

@@ -36,7 +36,9 @@ def tails(
 
     recording = open_named(path)
     top = moved.check_known(recording, base)
-    trace = traced(recording, arm or top)
+    runs = recording.table("runs")
+    known = runs.loc[runs["run"].isin(recording.table("events")["run"].unique()), "arm"]
+    trace = traced(recording, arm or top) if arm or (known == top).any() else None
     sms = trace.sm_rows() if trace else []
     whole = frame_rows(summary(trace.per_sm))[0] if trace else {}
     label = moved.choose_scope(recording.table("times"), scope)

@@ -204,6 +204,14 @@ def test_disagreeing_witnesses_keep_both_values(tmp_path: Path) -> None:
     assert found.loc["tensor time", "verdict"] == "no witness"
 
 
+def test_a_book_refuses_labels_that_contradict_each_other(tmp_path: Path) -> None:
+    found = planted(tmp_path, 0.2)
+    tables = {name: found.table(name) for name in found.table_names}
+    tables["rows"]["sm"] = (tables["rows"]["sm"] + 1) % 3
+    with pytest.raises(DataError, match="a label is wrong"):
+        book(planted_gpu.recording(tmp_path / "wrong", tables, VARIANTS), "full")
+
+
 def test_waterfall_stands_on_its_account(tmp_path: Path) -> None:
     account = ledger.main_account(planted_gpu.full_ladder(), VARIANTS, "full")
     table = waterfall.bars(account)
