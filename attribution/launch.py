@@ -6,6 +6,10 @@ A GPU module (named by `Kernel.gpu`, a file in the kernel's folder, imported by 
   operator(inputs, shape, flags, knobs) -> Operator; allocates once, so that its steps can be captured in a CUDA Graph
   reference(inputs, shape, flags) -> anything; another way to the answer
   check(inputs, output, reference, shape, flags) -> list[Check]
+and may have
+  moved_bytes(inputs, shape, flags) -> the least bytes that must come from memory: a time that beats it is refused
+  METRICS, {meaning: ncu metric} beside the ones of every kernel; ARCH, such as "sm_90a", when it runs on that only
+The trace is read from the first launch of stage `main` that takes TRACE; `main` must be able to run again after itself.
 Misuse: a step that synchronizes with the host, or allocates, cannot be captured and is not a step.
 """
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError, MeasureError
-from attribution.measure import cupti, job, ncu, report
+from attribution.measure import cupti, ncu, report
+from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, Order
 from attribution.plan import Plan, PlannedRun
@@ -91,7 +92,7 @@ class Beside:
 
         like = next(r for r in self.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
         bad = [f"{name}: {detail}" for name, passed, detail in arm["checks"] if not passed]
-        row = {**job.run_facts(self.plan, like), "run": number, "round": 0, "predecessor": "", "build": arm["build"]}
+        row = {**run_facts(self.plan, like), "run": number, "round": 0, "predecessor": "", "build": arm["build"]}
         row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
         row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
         self.partial.add(number, {"runs": pd.DataFrame([row]), **tables})

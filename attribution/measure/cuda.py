@@ -19,7 +19,8 @@ from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
 from attribution.measure import clocks, cold, facts, host, ncu, stamp, timing, worker
-from attribution.measure.job import Case, MachineLost, inputs_hash
+from attribution.measure.job import Case, MachineLost
+from attribution.measure.manifest import inputs_hash
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.profiled import MODES
 from attribution.measure.traced import trace_tables

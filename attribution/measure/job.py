@@ -8,20 +8,20 @@ Misuse: do not call a machine from elsewhere; what is timed here is what the che
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attribution import __version__
 from attribution.declare import Check, Kernel, Variant
-from attribution.errors import AttrError, InputError
+from attribution.errors import AttrError
 from attribution.measure import host, stopping
+from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
-from attribution.plan import NULL, Arm, Plan, PlannedRun, json_text, shape_text
+from attribution.measure.manifest import manifest, source_hash
+from attribution.measure.runs import planned_runs, run_facts
+from attribution.plan import Arm, Plan, PlannedRun
 from attribution.recording import Partial, Recording, check_free
 
 if TYPE_CHECKING:
@@ -69,71 +69,6 @@ class Machine(Protocol):
 
     def measure(self, arm: Arm, case: Case) -> host.Measured:
         """One run of the arm."""
-
-
-class HostMachine:
-    """The reference machine as a Machine."""
-
-    primary = (host.SCOPE, "operator")
-    traced_rounds = 0  # every run of it is traced, at no cost
-
-    def __init__(self, kernel: Kernel, plan: Plan) -> None:
-        if kernel.host is None:
-            raise InputError(f"kernel {kernel.name} has no host algorithm: it runs on a GPU only")
-        self.kernel, self.plan, self.shape = kernel, plan, plan.shape
-        self.sms = sorted({a.knobs["sms"] for q in plan.questions for a in q.arms})
-
-    def facts(self) -> dict[str, Any]:
-        import platform
-
-        import numpy
-
-        return {
-            "kind": "host",
-            "name": "reference machine",
-            "expects": "host",
-            "sms": self.sms[0] if len(self.sms) == 1 else self.sms,
-            "tick_ns": time.get_clock_info("thread_time").resolution * 1e9,
-            "cpu": _cpu_name(),
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-        }
-
-    def case(self, seed: int) -> HostCase:
-        return HostCase(self.kernel, self.plan, seed)
-
-    def build(self, arm: Arm) -> str:
-        return ""
-
-    def output(self, arm: Arm, case: Case) -> Any:
-        return self.measure(arm, case).output
-
-    def measure(self, arm: Arm, case: Case) -> host.Measured:
-        assert isinstance(case, HostCase)
-        with host.one_thread():
-            return host.measure(self.kernel, case.inputs, self.shape, arm.flags, arm.knobs)
-
-
-class HostCase:
-    """Inputs of one seed and their reference, made once."""
-
-    def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
-        self.kernel, self.shape, self.seed = kernel, plan.shape, seed
-        self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
-        with host.one_thread():
-            self.reference = kernel.reference(self.inputs, plan.shape)
-        self.hash = inputs_hash({name: array.tobytes() for name, array in self.inputs.items()})
-
-    def check(self, arm: Arm, output: Any) -> list[Check]:
-        return self.kernel.check(self.inputs, output, self.reference, self.shape, arm.flags)
-
-
-def inputs_hash(contents: Mapping[str, Any]) -> str:
-    """sha256 over the inputs' bytes in the order of their names, first 16 digits."""
-    digest = hashlib.sha256()
-    for name in sorted(contents):
-        digest.update(contents[name])
-    return digest.hexdigest()[:16]
 
 
 class Job:
@@ -264,46 +199,6 @@ class _Outcome:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
-def run_facts(plan: Plan, run: PlannedRun) -> dict[str, Any]:
-    """The columns of `runs` that are known before a run."""
-    return {
-        "question": run.question,
-        "round": run.round,
-        "position": run.position,
-        "predecessor": run.predecessor,
-        "arm": run.arm.name,
-        "kernel": plan.kernel,
-        "variant": run.arm.variant,
-        "shape": shape_text(plan.shape),
-        "distribution": plan.distribution,
-        "seed": plan.seed,
-        "flags": json_text(run.arm.flags),
-        "knobs": json_text(run.arm.knobs),
-    }
-
-
-TRACED = "+trace"
-"""What a traced build's runs are called: the arm's name and this.  A build with TRACE on is another build."""
-
-
-def planned_runs(plan: Plan, traced_rounds: int) -> list[PlannedRun]:
-    """The plan's runs, and behind each of the first `traced_rounds` rounds the arms again with TRACE = 1."""
-    runs = list(plan.runs())
-    if not traced_rounds:
-        return runs
-    out: list[PlannedRun] = []
-    for number, mine in itertools.groupby(runs, key=lambda run: run.round):
-        timed = list(mine)
-        extra = [r for r in timed if r.arm.name != NULL and r.arm.flags.get("TRACE") == 0]
-        out += timed
-        for run in extra if number < traced_rounds else []:
-            name, flags = run.arm.name + TRACED, {**run.arm.flags, "TRACE": 1}
-            arm = replace(run.arm, name=name, variant=run.arm.variant + TRACED, flags=flags)
-            before = out[-1].arm.name if out[-1].question == run.question else ""
-            out.append(replace(run, arm=arm, position=len(timed) + extra.index(run), predecessor=before))
-    return [replace(run, run=i) for i, run in enumerate(out)]
-
-
 def _reason(checks: list[Check], what: str) -> str:
     bad = [f"{c.name}: {c.detail}" for c in checks if not c.passed]
     return f"{what}: {bad[0]}" if bad else ""
@@ -330,59 +225,3 @@ def execute(
     if job.judge:
         facts["stopping"] = job.judge.facts()
     return partial.publish(facts, overwrite)
-
-
-def manifest(plan: Plan, kernel: Kernel, variants: Mapping[str, Variant], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recording states beside its tables; `plan` with the rounds that were run."""
-    named = {a.variant for q in plan.questions for a in q.arms}
-    return {
-        "attribution": __version__,
-        "created_ns": time.time_ns(),
-        "machine": dict(machine),
-        "kernels": {kernel.name: kernel_facts(kernel)},
-        "variants": {n: _variant_facts(variants[n]) for n in sorted(named)},
-        "plan": plan.facts(),
-    }
-
-
-def kernel_facts(kernel: Kernel) -> dict[str, Any]:
-    """What reading a recording needs to know of its kernel, as JSON values."""
-    return {
-        "roles": list(kernel.roles),
-        "events": [asdict(e) for e in kernel.events],
-        "same": dict(kernel.same),
-        "source": source_hash(kernel),
-    }
-
-
-def _variant_facts(variant: Variant) -> dict[str, Any]:
-    return {
-        "base": variant.base,
-        "asks": variant.asks,
-        "flags": dict(variant.flags),
-        "knobs": dict(variant.knobs),
-        "same": list(variant.same),
-        "expects": {m: {q: list(b) for q, b in e.items()} for m, e in variant.expects.items()},
-        "factors": list(variant.factors) if variant.factors else None,
-        "stage": variant.stage,
-    }
-
-
-def source_hash(kernel: Kernel) -> str:
-    """sha256 over the kernel's folder: names and contents of all its source files, first 16 digits."""
-    digest = hashlib.sha256()
-    for file in sorted(kernel.folder.rglob("*")):
-        if file.suffix in (".py", ".cu", ".cuh"):
-            digest.update(f"{file.relative_to(kernel.folder)}\0".encode() + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        "unknown",
-    )

@@ -26,6 +26,8 @@ from attribution.declare import Kernel, Variant
 from attribution.errors import MeasureError
 from attribution.measure import job, stopping
 from attribution.measure.beside import Beside
+from attribution.measure.manifest import manifest, source_hash
+from attribution.measure.runs import planned_runs, run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order
 from attribution.plan import Plan, PlannedRun
@@ -66,11 +68,11 @@ def execute(
     """
     check_free(path, overwrite)
     began_s = time.monotonic()
-    source = job.source_hash(kernel)
+    source = source_hash(kernel)
     identity = {**plan.facts(), "machine": {"kind": "cuda"}, "source": source, "options": _plain(asdict(options))}
     partial = Partial(path, identity, resume)
     order = Order(str(kernel.folder.parent.parent), plan.facts(), identity, options, rule)
-    runs = {run.run: run for run in job.planned_runs(plan, options.traced_rounds)}
+    runs = {run.run: run for run in planned_runs(plan, options.traced_rounds)}
     while True:
         ended = run_worker(order, path, partial.folder, command, options.timeout_s, progress)
         if ended.kind == "finished":
@@ -84,7 +86,7 @@ def execute(
 
     skips = Beside(plan, path, partial, runs, command).add(order, options.scopes, start)
     machine = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8"))
-    facts = job.manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
+    facts = manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
     facts["measuring"] = {**_plain(asdict(options)), "lost": [list(r) for r in order.refused]}
     facts["measuring"]["skipped"] = [asdict(s) for s in (*skipped, *skips)]
     facts["cost"] = {
@@ -108,7 +110,7 @@ def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: P
     import pandas as pd
 
     run = runs[ended.run]
-    row = {**job.run_facts(plan, run), "build": "", "inputs": "", "status": "failed", "reason": ended.reason}
+    row = {**run_facts(plan, run), "build": "", "inputs": "", "status": "failed", "reason": ended.reason}
     row |= {"begin_ns": time.time_ns(), "run": run.run}
     if run.run not in partial.done():
         partial.add(run.run, {"runs": pd.DataFrame([row])})

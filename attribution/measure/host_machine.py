@@ -1,0 +1,85 @@
+"""The reference machine in the form that a `Job` drives: inputs, references and runs on the CPU.
+
+In: a Kernel that has a host algorithm, a Plan.  Out: `HostMachine`, a `Machine` (see job.py).
+Misuse: its times are virtual; see host.py.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from attribution.declare import Check, Kernel
+from attribution.errors import InputError
+from attribution.measure import host
+from attribution.measure.manifest import inputs_hash
+from attribution.plan import Arm, Plan
+
+
+class HostMachine:
+    """The reference machine as a Machine."""
+
+    primary = (host.SCOPE, "operator")
+    traced_rounds = 0  # every run of it is traced, at no cost
+
+    def __init__(self, kernel: Kernel, plan: Plan) -> None:
+        if kernel.host is None:
+            raise InputError(f"kernel {kernel.name} has no host algorithm: it runs on a GPU only")
+        self.kernel, self.plan, self.shape = kernel, plan, plan.shape
+        self.sms = sorted({a.knobs["sms"] for q in plan.questions for a in q.arms})
+
+    def facts(self) -> dict[str, Any]:
+        import platform
+
+        import numpy
+
+        return {
+            "kind": "host",
+            "name": "reference machine",
+            "expects": "host",
+            "sms": self.sms[0] if len(self.sms) == 1 else self.sms,
+            "tick_ns": time.get_clock_info("thread_time").resolution * 1e9,
+            "cpu": _cpu_name(),
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+        }
+
+    def case(self, seed: int) -> HostCase:
+        return HostCase(self.kernel, self.plan, seed)
+
+    def build(self, arm: Arm) -> str:
+        return ""
+
+    def output(self, arm: Arm, case: Any) -> Any:
+        return self.measure(arm, case).output
+
+    def measure(self, arm: Arm, case: Any) -> host.Measured:
+        assert isinstance(case, HostCase)
+        with host.one_thread():
+            return host.measure(self.kernel, case.inputs, self.shape, arm.flags, arm.knobs)
+
+
+class HostCase:
+    """Inputs of one seed and their reference, made once."""
+
+    def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
+        self.kernel, self.shape, self.seed = kernel, plan.shape, seed
+        self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
+        with host.one_thread():
+            self.reference = kernel.reference(self.inputs, plan.shape)
+        self.hash = inputs_hash({name: array.tobytes() for name, array in self.inputs.items()})
+
+    def check(self, arm: Arm, output: Any) -> list[Check]:
+        return self.kernel.check(self.inputs, output, self.reference, self.shape, arm.flags)
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )
