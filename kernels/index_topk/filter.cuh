@@ -1,6 +1,7 @@
 // Candidates: scores at or above the row's threshold go to this warp's segments in global memory (they stay in L2).
 //
-// In: two scores a lane.  Out: (score bits, key) entries and true counts, attempts beyond the room included.
+// In: two scores a lane.  Out: (score bits, key) entries and true counts, attempts beyond the room included; an odd count is
+// followed by one entry that is no candidate, so that TopK can copy pairs.
 // Layouts: `segments` one list per Math warp and row; `split` one per half of the warp's keys; `shared` one per row, with
 // atomics.  Nothing is stored behind a branch that the whole warp takes or not.
 #pragma once
@@ -10,74 +11,84 @@ namespace filter {
 
 using shape::Piece;
 
+constexpr unsigned int INVALID = 0xFF800000u;  // -inf, with all bits of the key set
+constexpr unsigned int NO_KEY = (1u << 19) - 1u;
+
 struct Filter {
-  uint2* row;      // this lane's row in the slot
+  uint2* segment;  // where this lane's candidates go; split: those of the first half, the second's are one segment further
   int* shared;     // LAYOUT shared: the row's counter
-  int count[2];    // this warp's entries in the row, by half when split; the same in all lanes of the row
-  int warp;
+  int number;      // of the segment within the row
+  int count[2];    // entries in it, by half when split; the same in all lanes that share the segment
   unsigned int mine;  // lanes that hold scores of the same row
   float threshold;
-  int begin, end;
 
-  __device__ __forceinline__ void open(uint2* row_in_slot, int* counter, const shape::Info& info, int warp_, int lane) {
-    row = row_in_slot;
+  __device__ __forceinline__ void open(uint2* row, int* counter, float threshold_, int warp, int lane) {
     shared = counter;
     count[0] = count[1] = 0;
-    warp = warp_;
     constexpr unsigned int every = flag::BLOCK_Q == 4 ? 0x11111111u : flag::BLOCK_Q == 2 ? 0x55555555u : ~0u;
     mine = every << (lane % flag::BLOCK_Q);
-    threshold = info.threshold;
-    begin = info.begin;
-    end = info.end;
+    number = flag::LAYOUT == flag::LAYOUT_t::shared ? 0 : flag::LAYOUT == flag::LAYOUT_t::split ? 2 * warp : warp;
+    segment = row + number * shape::SEGMENT_ROOM;
+    threshold = threshold_;
   }
-  static __device__ __forceinline__ void put(uint2* row, int segment, int at, float score, int key) {
-    if (at < shape::SEGMENT_ROOM) {
-      // Spill lies behind all segments, so that these stay dense.
-      uint2* to = at < flag::SEGMENT_CAPACITY
-                      ? row + segment * flag::SEGMENT_CAPACITY + at
-                      : row + shape::SEGMENTS * flag::SEGMENT_CAPACITY + segment * shape::SPILL +
-                            (at - flag::SEGMENT_CAPACITY);
-      *to = make_uint2(__float_as_uint(score), static_cast<unsigned int>(key));
-    }
+  // One predicated store; entries beyond the room are only counted.
+  static __device__ __forceinline__ void put(bool yes, uint2* segment, int at, float score, int key) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(
+                     static_cast<int>(yes && at < shape::SEGMENT_ROOM)),
+                 "l"(segment + at), "r"(__float_as_uint(score)), "r"(key)
+                 : "memory");
   }
-  // `inside`: all keys of the tile are inside the bounds of every row of the batch.
-  __device__ __forceinline__ void take(float first, float second, int key, bool inside, int lane) {
-    bool a = first >= threshold, b = second >= threshold;
-    if (!inside) {
-      a = a && key >= begin && key < end;
-      b = b && key + 8 >= begin && key + 8 < end;
-    }
+  // Scores of `key` and `key + 8`; `a`, `b`: these lie inside the row's bounds.
+  __device__ __forceinline__ void take(float first, float second, int key, bool a, bool b, int lane) {
+    // Not below, rather than at or above: NaN passes, so that TopK sees it and has the row repaired.
+    a = !(first < threshold) && a;
+    b = !(second < threshold) && b;
     const unsigned int all_a = __ballot_sync(~0u, a), all_b = __ballot_sync(~0u, b);
     if ((all_a | all_b) == 0u) return;
-    const unsigned int below = (1u << lane) - 1u;
-    const unsigned int row_a = all_a & mine, row_b = all_b & mine;
-    if constexpr (flag::LAYOUT == flag::LAYOUT_t::split) {
-      if (a) put(row, 2 * warp, count[0] + __popc(row_a & below), first, key);
-      if (b) put(row, 2 * warp + 1, count[1] + __popc(row_b & below), second, key + 8);
-      count[0] += __popc(row_a);
-      count[1] += __popc(row_b);
-      return;
+    if constexpr (flag::LAYOUT == flag::LAYOUT_t::split || flag::BLOCK_Q == 1) {
+      const unsigned int below = (1u << lane) - 1u, row_a = all_a & mine, row_b = all_b & mine;
+      const int number_a = __popc(row_a), number_b = __popc(row_b);
+      const int rank_a = __popc(row_a & below), rank_b = __popc(row_b & below);
+      if constexpr (flag::LAYOUT == flag::LAYOUT_t::split) {
+        put(a, segment, count[0] + rank_a, first, key);
+        put(b, segment + shape::SEGMENT_ROOM, count[1] + rank_b, second, key + 8);
+        count[0] += number_a;
+        count[1] += number_b;
+      } else {
+        const int base = reserve(number_a + number_b, lane);
+        put(a, segment, base + rank_a, first, key);
+        put(b, segment, base + number_a + rank_b, second, key + 8);
+      }
+    } else {
+      // Both halves in one mask, the row's lanes side by side: two counts of bits instead of four.
+      constexpr unsigned int every = flag::BLOCK_Q == 4 ? 0x11111111u : 0x55555555u;
+      const int q = lane % flag::BLOCK_Q;
+      const unsigned int both = ((all_a >> q) & every) | (((all_b >> q) & every) << 1);
+      const int rank = __popc(both & ((1u << (lane - q)) - 1u));
+      const int base = reserve(__popc(both), lane);
+      put(a, segment, base + rank, first, key);
+      put(b, segment, base + rank + (a ? 1 : 0), second, key + 8);
     }
-    const int number_a = __popc(row_a), number = number_a + __popc(row_b);
-    int base = count[0], segment = warp;
+  }
+  __device__ __forceinline__ int reserve(int entries, int lane) {
+    int base = count[0];
+    count[0] += entries;
     if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared) {
       const int leader = __ffs(mine) - 1;
-      if (lane == leader && number) base = atomicAdd(shared, number);
+      if (lane == leader && entries) base = atomicAdd(shared, entries);
       base = __shfl_sync(~0u, base, leader);
-      segment = 0;
     }
-    if (a) put(row, segment, base + __popc(row_a & below), first, key);
-    if (b) put(row, segment, base + number_a + __popc(row_b & below), second, key + 8);
-    count[0] += number;
+    return base;
   }
   // The true counts, by one lane of the row.
   __device__ __forceinline__ void close(int* counts, int lane) const {
-    if (lane != __ffs(mine) - 1) return;
-    if constexpr (flag::LAYOUT == flag::LAYOUT_t::segments) counts[warp] = count[0];
-    if constexpr (flag::LAYOUT == flag::LAYOUT_t::split) {
-      counts[2 * warp] = count[0];
-      counts[2 * warp + 1] = count[1];
-    }
+    if constexpr (flag::LAYOUT != flag::LAYOUT_t::shared)
+      if (lane == __ffs(mine) - 1)
+        for (int h = 0; h < (flag::LAYOUT == flag::LAYOUT_t::split ? 2 : 1); ++h) {
+          counts[number + h] = count[h];
+          if (count[h] % 2 && count[h] < shape::SEGMENT_ROOM)
+            segment[h * shape::SEGMENT_ROOM + count[h]] = make_uint2(INVALID, NO_KEY);
+        }
   }
 };
 

@@ -12,8 +12,8 @@
 // q_full[2]           TMA (and its bytes)              Math                     1
 // q_empty[2]          Math, each warp                  TMA                      4 x MATH_WARPGROUPS
 // slot_ready[SLOTS]   Math, each warp                  TopK                     4 x MATH_WARPGROUPS
-// slot_free[SLOTS]    TopK, each warp                  Math                     3
-// named 1             TopK's team, or Math's in repair the same                 96 or all Math threads
+// slot_free[SLOTS]    TopK, each warp                  Math                     TOPK_WARPS
+// named 1             TopK's team, or Math's in repair the same                 TopK, or Math threads
 // named 2, 3          the other Math warpgroup         Math warpgroup 0, 1      256
 //
 // Scores that are NaN rank below all numbers.
@@ -27,7 +27,7 @@
 
 using ptx::u64;
 
-// 64512 registers are handed out at 168 a thread of 384; Math takes from the others.
+// 168 registers a thread of 384 are handed out; Math takes from the others.  One warpgroup of Math has enough.
 constexpr int MATH_REGISTERS = 208;
 constexpr int OTHER_REGISTERS = 88;
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
 
 #define SCORE_PARAMETERS                                                                                               \
   const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const float *w,                \
-      const float *k_scale, const shape::Info *info, const int2 *batches, const int2 *plan, uint2 *cand, int *counts,  \
+      const float *k_scale, const shape::Info *info, const int4 *batches, const int2 *plan, uint2 *cand, int *counts,  \
       float *scores, int *out, int *status, int *failed, unsigned int *control, u64 *checksum, attr::Trace trace,      \
       int rows, int keys, int stride, int repair_rows
 #define SCORE_ARGUMENTS                                                                                                \
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1) index_repair(SCO
   score_kernel<math::Mode::repair>(q_map, k_map, SCORE_ARGUMENTS, nullptr);
 }
 
-extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS)
+extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS, 2)
     index_merge(const shape::Info* info, const int2* plan, uint2* cand, int* counts, int* out, int* status, int* failed,
                 unsigned int* control, u64* checksum, int rows, int ctas) {
   if constexpr (math::Rung<math::Mode::main>::filters && flag::SELECT) {
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS)
 
 extern "C" __global__ void __launch_bounds__(stages::PLAN_THREADS)
     index_prepare(const uint4* k, const float* k_scale, const int* k_start, const int* k_end, uint4* sample_k,
-                  float* sample_scale, shape::Info* info, shape::Info* sample_info, int2* batches, int2* sample_batches,
+                  float* sample_scale, shape::Info* info, shape::Info* sample_info, int4* batches, int4* sample_batches,
                   int2* plan, int2* sample_plan, int* status, int* counts, unsigned int* control, int rows, int keys,
                   int samples, int ctas, int seed) {
   __shared__ unsigned int scratch[32];

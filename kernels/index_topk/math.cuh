@@ -1,6 +1,6 @@
 // The Math role: matrix products of a tile, the sum over heads, and what becomes of the scores.
 //
-// Two warpgroups take turns: while one reduces, the tensor cores work for the other (flag PINGPONG).
+// Two warpgroups take turns (flag PINGPONG): while one sums over heads, the tensor cores work for the other.
 // In: stages filled by TMA.  Out: candidates in a slot (main), or scores in memory (sample, repair, STORE_SCORES), or a
 // checksum of what a rung of the ladder does not consume.
 #pragma once
@@ -29,37 +29,23 @@ struct Rung {  // what the flags leave of the kernel; sampling and repair are al
   static constexpr bool mma = !part || flag::MMA;
   static constexpr bool reduces = !part || flag::REDUCE;
   static constexpr bool filters = !stores && flag::FILTER;
+  // What did not fit the narrow sums is scored again in full range and precision.
+  static constexpr auto math = M == Mode::repair ? flag::REDUCE_MATH_t::f32 : flag::REDUCE_MATH;
 };
 
-// Issues the tile's products; all but the last instruction are one group, so that the other warpgroup can queue behind.
-__device__ __forceinline__ void issue(float (&d)[128], const void* keys, const void* queries) {
-  const u64 a = wgmma::descriptor(keys), b = wgmma::descriptor(queries);
-  constexpr int N = 64 * flag::BLOCK_Q, A = 64 * shape::DIM >> 4, K = wgmma::K_STEP;
-  wgmma::fence();
-  wgmma::step<N, 0, 0>(d, a, b);
-  wgmma::step<N, 0, 1>(d, a + K, b + K);
-  wgmma::step<N, 0, 1>(d, a + 2 * K, b + 2 * K);
-  if constexpr (shape::SUBTILES > 1) {
-    wgmma::step<N, 0, 1>(d, a + 3 * K, b + 3 * K);
-    wgmma::step<N, N / 2, 0>(d, a + A, b);
-    wgmma::step<N, N / 2, 1>(d, a + A + K, b + K);
-    wgmma::step<N, N / 2, 1>(d, a + A + 2 * K, b + 2 * K);
-  }
-  if constexpr (shape::SUBTILES > 2) {
-    wgmma::step<N, N / 2, 1>(d, a + A + 3 * K, b + 3 * K);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (k == 0) wgmma::step<N, N, 0>(d, a + 2 * A, b);
-      else wgmma::step<N, N, 1>(d, a + 2 * A + k * K, b + k * K);
-    }
-    wgmma::step<N, 3 * N / 2 % 128, 0>(d, a + 3 * A, b);
-    wgmma::step<N, 3 * N / 2 % 128, 1>(d, a + 3 * A + K, b + K);
-    wgmma::step<N, 3 * N / 2 % 128, 1>(d, a + 3 * A + 2 * K, b + 2 * K);
-  }
-  wgmma::commit();
-  constexpr int LAST = shape::SUBTILES - 1;
-  wgmma::step<N, LAST * N / 2, 1>(d, a + LAST * A + 3 * K, b + 3 * K);
-  wgmma::commit();
+// Issues the tile's products; the last instruction is a group of its own, so that the other warpgroup can queue behind it.
+template <int Sub = 0>
+__device__ __forceinline__ void issue(float (&d)[128], u64 keys, u64 queries) {
+  constexpr int N = 64 * flag::BLOCK_Q, First = Sub * N / 2, K = wgmma::K_STEP;
+  constexpr bool last = Sub + 1 == shape::SUBTILES;
+  if constexpr (Sub == 0) wgmma::fence();
+  wgmma::step<N, First, 0>(d, keys, queries);
+  wgmma::step<N, First, 1>(d, keys + K, queries + K);
+  wgmma::step<N, First, 1>(d, keys + 2 * K, queries + 2 * K);
+  if constexpr (last) wgmma::commit();
+  wgmma::step<N, First, 1>(d, keys + 3 * K, queries + 3 * K);
+  if constexpr (last) wgmma::commit();
+  else issue<Sub + 1>(d, keys + (64 * shape::DIM >> 4), queries);
 }
 
 template <Mode M>
@@ -76,10 +62,11 @@ struct Role {
   u32 fold = 0;
   u64 folded_scores = 0;
   int barriers = 0;
+  static constexpr bool turns = flag::PINGPONG && flag::MATH_WARPGROUPS == 2;
 
   __device__ __forceinline__ void run() {
     keys.next(flag::KV_STAGES, group);
-    if constexpr (R::mma && flag::PINGPONG && flag::MATH_WARPGROUPS == 2)
+    if constexpr (turns && R::mma)
       if (group == 1) ptx::arrive_named<256>(TURN);  // the first turn is warpgroup 0's
 #pragma unroll 1
     while (true) {
@@ -114,9 +101,9 @@ struct Role {
   }
 
   __device__ __forceinline__ void batch(const Piece& piece, int stage) {
-    reduce::Reduction<flag::REDUCE_MATH> reduction;
-    if constexpr (R::reduces) reduction.load(s.w[stage], lane);
-    const shape::Info info = s.info[stage][query];
+    reduce::Reduction<R::math> reduction;
+    if constexpr (R::reduces) reduction.load(s.w[stage][0], lane);
+    const shape::Info& info = s.info[stage][query];
     // Tiles that lie inside the bounds of every row of the batch need no mask.
     int inside_from = info.begin, inside_to = info.end;
 #pragma unroll
@@ -126,18 +113,20 @@ struct Role {
     }
     filter::Filter filter;
     const bool whole = piece.kind == shape::whole;
-    const int slot = whole ? slots.stage : shape::SLOTS + piece.kind - shape::head;
-    int* counts = nullptr;
+    const auto slot_of = [&] { return whole ? slots.stage : shape::SLOTS + piece.kind - shape::head; };
+    const auto counts_of = [&](int slot) {
+      return whole ? s.counts[slot][query]
+                   : a.counts + ((blockIdx.x * 2 + (slot - shape::SLOTS)) * flag::BLOCK_Q + query) * shape::SEGMENTS;
+    };
     if constexpr (R::filters) {
+      const int slot = slot_of();
       if (whole) {
         trace.template begin<event::slot_free>(piece.row);
         ptx::wait(&s.slot_free[slot], slots.phase ^ 1u);  // waits for TopK: the batch that used this slot
         trace.template end<event::slot_free>(piece.row);
       }
-      counts = whole ? s.counts[slot][query]
-                     : a.counts + ((blockIdx.x * 2 + (slot - shape::SLOTS)) * flag::BLOCK_Q + query) * shape::SEGMENTS;
       const size_t row = static_cast<size_t>((blockIdx.x * shape::ALL_SLOTS + slot) * flag::BLOCK_Q + query);
-      filter.open(a.cand + row * shape::ROW_ROOM, counts, info, warp, lane);
+      filter.open(a.cand + row * shape::ROW_ROOM, counts_of(slot), info.threshold, warp, lane);
     }
     trace.template begin<event::score>(piece.row);
     int tile = (group - turn + flag::MATH_WARPGROUPS) % flag::MATH_WARPGROUPS;
@@ -152,9 +141,8 @@ struct Role {
       shape::delay<role::math>();
       const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
       if constexpr (R::mma) {
-        constexpr bool turns = flag::PINGPONG && flag::MATH_WARPGROUPS == 2;
-        if constexpr (turns) ptx::sync_named<256>(TURN + group);
-        issue(d, s.k[at], s.q[stage]);
+        if constexpr (turns) ptx::sync_named<256>(TURN + group);  // waits for the other warpgroup: its products are queued
+        issue(d, wgmma::descriptor(s.k[at]), wgmma::descriptor(s.q[stage][0]));
         if constexpr (turns) {
           wgmma::wait<1>();
           ptx::arrive_named<256>(TURN + 1 - group);
@@ -172,37 +160,37 @@ struct Role {
         first = fmaf(first, scale * reduction.factor, 0.f);
         second = fmaf(second, scale_8 * reduction.factor, 0.f);
       } else if constexpr (R::mma) {
-        fold += __float_as_uint(d[0]);
+        // One register a product is kept alive: what nothing uses, the compiler removes, `asm volatile` or not.
+#pragma unroll
+        for (int sub = 0; sub < shape::SUBTILES; ++sub) fold += __float_as_uint(d[sub * 32 * flag::BLOCK_Q]);
       }
       const int mine = key + key_in_tile;
       const bool inside = key >= inside_from && key + shape::TILE_KEYS <= inside_to;
+      const bool a_valid = inside || (mine >= info.begin && mine < info.end);
+      const bool b_valid = inside || (mine + 8 >= info.begin && mine + 8 < info.end);
       if constexpr (R::stores) {
-        store(piece.row + query, mine, first, second, info, inside);
+        if constexpr (M == Mode::main) {  // the unfused scorer: nothing outside the row's bounds
+          if (!a_valid) first = -shape::INF;
+          if (!b_valid) second = -shape::INF;
+        }
+        if (M == Mode::repair || piece.row + query < a.rows) {
+          float* to = a.scores + (piece.row + query) * a.stride + mine;
+          if (mine < a.keys) to[0] = first;
+          if (mine + 8 < a.keys) to[8] = second;
+        }
       } else if constexpr (R::filters) {
-        filter.take(first, second, mine, inside, lane);
+        filter.take(first, second, mine, a_valid, b_valid, lane);
       } else if constexpr (R::reduces) {
-        if (inside || (mine >= info.begin && mine < info.end)) folded_scores += shape::ordered(__float_as_uint(first));
-        if (inside || (mine + 8 >= info.begin && mine + 8 < info.end))
-          folded_scores += shape::ordered(__float_as_uint(second));
+        if (a_valid) folded_scores += shape::ordered(__float_as_uint(first));
+        if (b_valid) folded_scores += shape::ordered(__float_as_uint(second));
       }
     }
     trace.template end<event::score>(piece.row);
     turn = (turn + piece.tiles) % flag::MATH_WARPGROUPS;
     if constexpr (R::filters) {
-      filter.close(counts, lane);
+      filter.close(counts_of(slot_of()), lane);
       if (whole) hand_over(piece, stage);
     }
-  }
-
-  __device__ __forceinline__ void store(int row, int key, float first, float second, const shape::Info& info, bool inside) {
-    if constexpr (M == Mode::main) {  // the unfused scorer: -inf outside the row's bounds
-      if (!inside && !(key >= info.begin && key < info.end)) first = -shape::INF;
-      if (!inside && !(key + 8 >= info.begin && key + 8 < info.end)) second = -shape::INF;
-    }
-    if (M != Mode::repair && row >= a.rows) return;
-    float* to = a.scores + row * a.stride;
-    if (key < a.keys) to[key] = first;
-    if (key + 8 < a.keys) to[key + 8] = second;
   }
 
   // Repair: when all CTAs have scored their share, each selects rows from the scratch.

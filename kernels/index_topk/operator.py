@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-HEADS, DIM, GROUPS, SPILL_ENTRIES = 64, 128, 4, 256
-TOPK_WARPS, BINS, LIST, MERGE_ROOM, MERGE_THREADS, PLAN_THREADS = 3, 1024, 256, 8192, 256, 512
+HEADS, DIM, ROW_SPILL, UNROLL = 64, 128, 2048, 4
+BINS, LIST, MERGE_ROOM, MERGE_THREADS, PLAN_THREADS = 1024, 256, 8192, 256, 512
 Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
 SCRATCH_BYTES = 32 << 20
@@ -68,22 +68,23 @@ class Operator:
 
 
 def tile_keys(flags: Mapping[str, Any]) -> int:
-    return 64 * GROUPS // int(flags["BLOCK_Q"])
+    """Keys of one stage of the ring."""
+    return 256 // int(flags["BLOCK_Q"])
 
 
 def segments(flags: Mapping[str, Any]) -> int:
+    """Candidate segments of a row."""
     warps = 4 * int(flags["MATH_WARPGROUPS"])
     return {"shared": 1, "segments": warps, "split": 2 * warps}[str(flags["LAYOUT"])]
 
 
 def row_room(flags: Mapping[str, Any]) -> int:
     """Candidate entries of a row's slot, spill included."""
-    spill = SPILL_ENTRIES if flags["SPILL"] else 0
-    return segments(flags) * (int(flags["SEGMENT_CAPACITY"]) + spill)
+    return segments(flags) * int(flags["SEGMENT_CAPACITY"]) + (ROW_SPILL if flags["SPILL"] else 0)
 
 
 def threads(flags: Mapping[str, Any]) -> int:
-    return 128 * int(flags["MATH_WARPGROUPS"]) + 128
+    return 128 * int(flags["MATH_WARPGROUPS"]) + 32 * int(flags["TOPK_WARPS"]) + 32
 
 
 def smem_bytes(flags: Mapping[str, Any]) -> int:
@@ -92,17 +93,18 @@ def smem_bytes(flags: Mapping[str, Any]) -> int:
     keys, slots, seg = tile_keys(flags), 2 if flags["OVERLAP"] else 1, segments(flags)
     total = 2 * block_q * HEADS * DIM + stages * keys * DIM + stages * keys * 4 + 2 * block_q * HEADS * 4
     total += 2 * block_q * 16 + 32 + slots * 16 + slots * block_q * 16 + slots * block_q * seg * 4
-    total += 8 * (2 * stages + 4 + 2 * slots) + BINS * 4 + LIST * 8 + 32 * 4 + 6 * 4 + row_room(flags) * 8
+    total += 8 * (2 * stages + 4 + 2 * slots) + BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + row_room(flags) * 8
+    total += 32 * int(flags["TOPK_WARPS"]) * UNROLL * 8
     return (total + 256 + 1023) // 1024 * 1024
 
 
 def merge_smem_bytes() -> int:
-    return (BINS * 4 + LIST * 8 + 32 * 4 + 6 * 4 + 8 + MERGE_ROOM * 8 + 64 + 127) // 128 * 128
+    return (BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + 8 + (MERGE_ROOM + MERGE_THREADS * UNROLL) * 8 + 64 + 127) // 128 * 128
 
 
 def sample_size(keys: int) -> int:
     """Sampled keys: 1/64 of long rows, at least 256; a multiple of every tile."""
-    return min(max(256, keys // 64 // 256 * 256), 8192)
+    return min(max(256, keys // 64 // 256 * 256), 4096)
 
 
 class _Stream:
@@ -205,7 +207,7 @@ def launch(
     sample_scale = empty(samples, dtype=torch.float32)
     info, sample_info = (empty((-(-rows // 4) * 4, 4), dtype=torch.int32) for _ in range(2))
     plan, sample_plan = (empty((max(ctas, sms) + 1, 2), dtype=torch.int32) for _ in range(2))
-    first, sample_first = (empty((batches + 1, 2), dtype=torch.int32) for _ in range(2))
+    first, sample_first = (empty((batches, 4), dtype=torch.int32) for _ in range(2))
     status, failed = zeros(rows, dtype=torch.int32), zeros(rows, dtype=torch.int32)
     control, checksum = zeros(2, dtype=torch.int32), zeros(1, dtype=torch.int64)
     counts = zeros((ctas, 2, block_q, seg), dtype=torch.int32)
@@ -232,7 +234,7 @@ def launch(
         return Launch(stage, entry, grid, block, smem, args, coop)
 
     prepare = Launch(
-        "sample_gather", "index_prepare", 1 + sms, PLAN_THREADS, 0,
+        "sample_gather", "index_prepare", 2 + sms, PLAN_THREADS, 0,
         (k.data_ptr(), inputs["k_scale"].data_ptr(), inputs["k_start"].data_ptr(), inputs["k_end"].data_ptr(),
          sample_k.data_ptr(), sample_scale.data_ptr(), info.data_ptr(), sample_info.data_ptr(), first.data_ptr(),
          sample_first.data_ptr(), plan.data_ptr(), sample_plan.data_ptr(), status.data_ptr(), counts.data_ptr(),

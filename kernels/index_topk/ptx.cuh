@@ -43,11 +43,11 @@ __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(smem(bar)) : "memory");
 }
-__device__ __forceinline__ void load_8(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(smem(to)), "l"(__cvta_generic_to_global(from))
+__device__ __forceinline__ void load_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem(to)), "l"(__cvta_generic_to_global(from))
                : "memory");
 }
-__device__ __forceinline__ void load_8_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void load_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <int Threads>
 __device__ __forceinline__ void sync_named(int id) {

@@ -1,8 +1,9 @@
 // Sizes that follow from the flags, the shared-memory map, and the arguments of the scoring kernels.
 //
-// A tile is one warpgroup's step: 64 x GROUPS accumulator rows x 64 heads, 128 registers a thread whatever BLOCK_Q is.
+// A step is one warpgroup's: 4 x 64 accumulator columns of 64 heads, 128 registers a thread whatever BLOCK_Q is.
 //   BLOCK_Q 4: 64 keys x 4 rows;  2: 128 keys x 2 rows;  1: 256 keys x 1 row.
-// group = sub * BLOCK_Q + query: which 64 columns of accumulators; lane % 4 names the group whose finished score it holds.
+// group = sub-tile * BLOCK_Q + row of the batch: which 64 columns.  Of a finished step, lane l holds the scores of group l % 4
+// and accumulator rows l / 4 and l / 4 + 8.
 #pragma once
 #include "attr/config.cuh"
 #include "ptx.cuh"
@@ -17,23 +18,27 @@ constexpr int SUBTILES = GROUPS / flag::BLOCK_Q;
 constexpr int TILE_KEYS = 64 * SUBTILES;
 constexpr int MATH_WARPS = 4 * flag::MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int TOPK_WARPS = 3;
+constexpr int TOPK_WARPS = flag::TOPK_WARPS;  // and one warp that loads: whole warpgroups
 constexpr int TOPK_THREADS = 32 * TOPK_WARPS;
-constexpr int THREADS = MATH_THREADS + 128;  // and one warp that loads
+constexpr int THREADS = MATH_THREADS + TOPK_THREADS + 32;
+static_assert((TOPK_WARPS + 1) % 4 == 0);
 
 constexpr int SEGMENTS = flag::LAYOUT == flag::LAYOUT_t::shared     ? 1
                          : flag::LAYOUT == flag::LAYOUT_t::split ? 2 * MATH_WARPS
                                                                  : MATH_WARPS;
-constexpr int SPILL = flag::SPILL ? 256 : 0;  // entries behind each segment
+constexpr int SPILL = flag::SPILL ? 2048 / SEGMENTS : 0;  // entries behind each segment
 constexpr int SEGMENT_ROOM = flag::SEGMENT_CAPACITY + SPILL;
 constexpr int ROW_ROOM = SEGMENTS * SEGMENT_ROOM;
 constexpr int SLOTS = flag::OVERLAP ? 2 : 1;
 constexpr int ALL_SLOTS = SLOTS + 2;  // and the two batches that this CTA may share with a neighbour
+constexpr int UNROLL = 4;  // entries a thread of TopK handles at a time
+constexpr int PAD = TOPK_THREADS * UNROLL;
 constexpr int BINS = 1024;
 constexpr int LIST = 256;
 
 static_assert(flag::BLOCK_Q == 1 || flag::BLOCK_Q == 2 || flag::BLOCK_Q == 4);
-static_assert(flag::KV_STAGES >= flag::MATH_WARPGROUPS);
+static_assert(flag::KV_STAGES >= flag::MATH_WARPGROUPS && flag::MATH_WARPGROUPS <= 2);
+static_assert(SEGMENT_ROOM % 2 == 0);
 
 // What the loader tells Math about a piece of a query batch, and Math tells TopK.
 enum Kind : int { whole, head, tail, round_end, stop };
@@ -43,12 +48,12 @@ struct Piece {
   int tiles;  // tiles of the piece
   int kind;
 };
-// Per row: threshold, bounds.  16 bytes, so that the copy engine can bring it.
+// Per row: threshold, bounds, the largest sampled score.  16 bytes, so that the copy engine can bring it.
 struct alignas(16) Info {
   float threshold;
   int begin;
   int end;
-  int spare;
+  float top;
 };
 
 // Scratch of a selecting team.
@@ -56,7 +61,7 @@ struct SelectScratch {
   unsigned int bins[BINS];
   uint2 list[LIST];
   unsigned int warp_sum[32];
-  unsigned int winners, ties, bin, above, inside, top;
+  unsigned int winners, ties, bin, above, inside, top, not_finite;
 };
 
 struct Smem {
@@ -72,14 +77,14 @@ struct Smem {
   alignas(8) ptx::u64 full[flag::KV_STAGES], empty[flag::KV_STAGES], q_full[2], q_empty[2];
   alignas(8) ptx::u64 slot_ready[SLOTS], slot_free[SLOTS];
   SelectScratch select;
-  alignas(16) uint2 cand[ROW_ROOM];
+  alignas(16) uint2 cand[ROW_ROOM + PAD];
 };
 
 struct Args {
   const float* w;            // [Q, 64]
   const float* k_scale;      // [keys]
   const Info* info;          // [Q rounded up to 4]
-  const int2* batches;       // [batches + 1]: tiles before this batch, its first key
+  const int4* batches;       // [batches]: cost before this batch, its first key, its tiles
   const int2* plan;          // [ctas + 1]: first batch of a CTA and tile inside it
   uint2* cand;               // [ctas, ALL_SLOTS, BLOCK_Q, ROW_ROOM]: score bits, key
   int* counts;               // [ctas, 2, BLOCK_Q, SEGMENTS] of head and tail pieces
@@ -95,7 +100,7 @@ struct Args {
   int repair_rows;           // rows of scratch
 };
 
-enum Why : int { underflow = 1, segment_full = 2, row_full = 4 };
+enum Why : int { underflow = 1, segment_full = 2, row_full = 4, not_finite = 8 };
 
 __device__ __forceinline__ void fail(const Args& a, int row, int why) {
   a.status[row] = why;
@@ -119,8 +124,9 @@ __device__ __forceinline__ unsigned int ordered(unsigned int bits) {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0u;
   return bits ^ ((bits >> 31) ? 0xFFFFFFFFu : 0x80000000u);
 }
-__device__ __forceinline__ float from_ordered(unsigned int key) {
-  return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xFFFFFFFFu));
+__device__ __forceinline__ unsigned int bits_of(unsigned int key) {
+  return key ^ ((key >> 31) ? 0x80000000u : 0xFFFFFFFFu);
 }
+__device__ __forceinline__ float from_ordered(unsigned int key) { return __uint_as_float(bits_of(key)); }
 
 }  // namespace shape

@@ -6,6 +6,8 @@
 namespace stages {
 
 constexpr int PLAN_THREADS = 512;
+// A batch costs at least as much as TopK takes for its rows, in tiles of Math: measured on an H200.
+constexpr int SELECT_TILES = flag::SELECT ? 88 / shape::SUBTILES / (4 / flag::BLOCK_Q) : 0;
 
 using ptx::u32;
 using ptx::u64;
@@ -13,8 +15,8 @@ using shape::Info;
 
 // Sampled key i: one at random in each of `samples` equal strata, so that neither clusters nor periods mislead it.
 __device__ __forceinline__ int sampled_key(int i, int samples, int keys, u32 seed) {
-  const u64 n = keys;
-  const int low = static_cast<int>(n * i / samples), width = static_cast<int>(n * (i + 1) / samples) - low;
+  const u32 n = keys, s = samples;  // n <= 2^19 and s <= 2^12: products fit
+  const int low = n * i / s, width = n * (i + 1) / s - low;
   u32 h = (i + 1) * 0x9E3779B9u ^ seed * 0x85EBCA6Bu;
   h ^= h >> 16;
   h *= 0x7FEB352Du;
@@ -25,7 +27,7 @@ __device__ __forceinline__ int sampled_key(int i, int samples, int keys, u32 see
 }
 // How many sampled keys lie below `key`.
 __device__ __forceinline__ int sampled_below(int key, int samples, int keys, u32 seed) {
-  int i = max(0, static_cast<int>(static_cast<u64>(key) * samples / keys) - 1);
+  int i = max(0, static_cast<int>(static_cast<u32>(key) * samples / keys) - 1);
   while (i < samples && sampled_key(i, samples, keys, seed) < key) ++i;
   return i;
 }
@@ -37,20 +39,21 @@ struct Prepare {
   uint4* sample_k;
   float* sample_scale;
   Info *info, *sample_info;
-  int2 *batches, *sample_batches, *plan, *sample_plan;
+  int4 *batches, *sample_batches;
+  int2 *plan, *sample_plan;
   int *status, *counts;
   u32* control;
   int rows, keys, samples, ctas;
   u32 seed;
 
   __device__ __forceinline__ Info bounds(int row, bool sampled) const {
-    if (row >= rows) return Info{shape::INF, 0, 0, 0};
+    if (row >= rows) return Info{shape::INF, 0, 0, 0.f};
     const int begin = min(max(k_start[row], 0), keys), end = max(begin, min(k_end[row], keys));
-    if (!sampled) return Info{-shape::INF, begin, end, 0};
-    return Info{-shape::INF, sampled_below(begin, samples, keys, seed), sampled_below(end, samples, keys, seed), 0};
+    if (!sampled) return Info{-shape::INF, begin, end, 0.f};
+    return Info{-shape::INF, sampled_below(begin, samples, keys, seed), sampled_below(end, samples, keys, seed), 0.f};
   }
-  // Tiles of each batch, summed up, and equal shares of them for the CTAs.  One block of PLAN_THREADS threads.
-  __device__ __forceinline__ void plan_tiles(bool sampled, int2* batch, int2* share, u32* scratch) const {
+  // The cost of each batch, summed up, and equal shares of it for the CTAs.  One block of PLAN_THREADS threads.
+  __device__ __forceinline__ void plan_tiles(bool sampled, int4* batch, int2* share, u32* scratch) const {
     const int count = (rows + flag::BLOCK_Q - 1) / flag::BLOCK_Q, each = (count + PLAN_THREADS - 1) / PLAN_THREADS;
     const int from = min(count, static_cast<int>(threadIdx.x) * each), to = min(count, from + each);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -65,8 +68,10 @@ struct Prepare {
         }
       }
       low = high ? low / shape::TILE_KEYS * shape::TILE_KEYS : 0;
-      batch[b] = make_int2((high - low + shape::TILE_KEYS - 1) / shape::TILE_KEYS, low);
-      sum += batch[b].x;
+      const int tiles = (high - low + shape::TILE_KEYS - 1) / shape::TILE_KEYS;
+      const int cost = sampled ? tiles : max(tiles, SELECT_TILES);
+      batch[b] = make_int4(cost, low, tiles, cost);
+      sum += cost;
     }
     u32 upto = sum;
     for (int d = 1; d < 32; d *= 2) {
@@ -83,32 +88,32 @@ struct Prepare {
     }
     u32 at = upto - sum;
     for (int b = from; b < to; ++b) {
-      const u32 tiles = batch[b].x;
       batch[b].x = at;
-      at += tiles;
+      at += batch[b].w;
     }
-    if (threadIdx.x == 0) batch[count] = make_int2(total, 0);
     __syncthreads();
     for (int c = threadIdx.x; c <= ctas; c += PLAN_THREADS) {
       const u32 x = static_cast<u32>(static_cast<u64>(total) * c / ctas);
       int low = 0, high = count;  // the first batch that ends behind x
       while (low < high) {
         const int middle = (low + high) / 2;
-        if (static_cast<u32>(batch[middle + 1].x) > x) high = middle;
+        if (static_cast<u32>(batch[middle].x + batch[middle].w) > x) high = middle;
         else low = middle + 1;
       }
-      share[c] = c == 0 ? make_int2(0, 0) : c == ctas ? make_int2(count, 0) : make_int2(low, x - batch[low].x);
+      int tile = 0;
+      if (c > 0 && c < ctas && low < count)
+        tile = static_cast<int>(static_cast<u64>(x - batch[low].x) * batch[low].z / batch[low].w);
+      share[c] = c == 0 ? make_int2(0, 0) : c == ctas ? make_int2(count, 0) : make_int2(low, tile);
     }
   }
   __device__ __forceinline__ void run(u32* scratch) const {
-    if (blockIdx.x == 0) {
-      plan_tiles(false, batches, plan, scratch);
-      __syncthreads();
-      plan_tiles(true, sample_batches, sample_plan, scratch);
-      if (threadIdx.x < 2) control[threadIdx.x] = 0;
+    if (blockIdx.x < 2) {
+      const bool sampled = blockIdx.x == 1;
+      plan_tiles(sampled, sampled ? sample_batches : batches, sampled ? sample_plan : plan, scratch);
+      if (!sampled && threadIdx.x < 2) control[threadIdx.x] = 0;
       return;
     }
-    const int thread = (blockIdx.x - 1) * blockDim.x + threadIdx.x, threads = (gridDim.x - 1) * blockDim.x;
+    const int thread = (blockIdx.x - 2) * blockDim.x + threadIdx.x, threads = (gridDim.x - 2) * blockDim.x;
     for (int i = thread; i < samples * 8; i += threads) {
       const int key = sampled_key(i / 8, samples, keys, seed);
       sample_k[i] = k[static_cast<size_t>(key) * 8 + i % 8];
@@ -155,6 +160,7 @@ __device__ __forceinline__ void threshold(const float* scores, const Info* sampl
   __syncwarp();
   low = __reduce_min_sync(~0u, low);
   high = __reduce_max_sync(~0u, high) + 1u;
+  const float top = shape::from_ordered(high - 1u);
   const u32 enough = rank, plenty = rank + rank / 32;  // counts at `low` and `high`: >= enough, < enough
   while (high - low > 1u) {
     const u32 middle = low + (high - low) / 2;
@@ -166,7 +172,10 @@ __device__ __forceinline__ void threshold(const float* scores, const Info* sampl
     else high = middle;
     if (count >= enough && count <= plenty) break;
   }
-  if (lane == 0) info[row].threshold = low > 0x007FFFFFu ? shape::from_ordered(low) : -shape::INF;
+  if (lane == 0 && low > 0x007FFFFFu) {
+    info[row].threshold = shape::from_ordered(low);
+    info[row].top = top;
+  }
 }
 
 constexpr int MERGE_THREADS = 256;
@@ -174,7 +183,7 @@ constexpr int MERGE_ROOM = 8192;
 struct MergeSmem {
   shape::SelectScratch select;
   u32 total, lost;
-  alignas(16) uint2 cand[MERGE_ROOM];
+  alignas(16) uint2 cand[MERGE_ROOM + MERGE_THREADS * shape::UNROLL];
 };
 
 // One block per (boundary between two CTAs, row of the batch): the batch that the boundary cuts, if it is the first to.
@@ -210,19 +219,18 @@ __device__ __forceinline__ void merge(MergeSmem& s, const shape::Args& a, int ct
       at = __shfl_sync(~0u, at, 0);
       if (at + held > MERGE_ROOM) continue;
       const uint2* data = a.cand + static_cast<size_t>((cta * shape::ALL_SLOTS + shape::SLOTS + kind) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
-      const uint2* spill = data + shape::SEGMENTS * flag::SEGMENT_CAPACITY + segment * shape::SPILL - flag::SEGMENT_CAPACITY;
-      for (int i = lane; i < held; i += 32)
-        s.cand[at + i] = i < flag::SEGMENT_CAPACITY ? data[segment * flag::SEGMENT_CAPACITY + i] : spill[i];
+      for (int i = lane; i < held; i += 32) s.cand[at + i] = data[segment * shape::SEGMENT_ROOM + i];
     }
     team.sync();
     const int n = min(s.total, static_cast<u32>(MERGE_ROOM));
+    for (int i = n + team.rank; i < n + MERGE_THREADS * shape::UNROLL; i += MERGE_THREADS)
+      s.cand[i] = make_uint2(filter::INVALID, filter::NO_KEY);
+    team.sync();
     if (s.lost || n < flag::K) {
       if (team.rank == 0) shape::fail(a, row, s.lost ? s.lost : shape::underflow);
       return;
     }
-    const u32 top = select::order(team, s.select, s.cand, n, [](int) { return true; });
-    const u32 low = shape::ordered(__float_as_uint(info.threshold + 0.f));
-    select::largest(team, s.select, select::InShared{s.cand}, n, flag::K, low, top, sink);
+    if (!select::candidates(team, s.select, s.cand, n, info, sink) && team.rank == 0) shape::fail(a, row, shape::not_finite);
   }
   if constexpr (flag::SELECT && !flag::EMIT) atomicAdd(a.checksum, sink.folded);
 }

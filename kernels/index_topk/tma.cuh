@@ -95,8 +95,8 @@ struct Loader {
   __device__ __forceinline__ void one(int batch, int begin, int end) {
     const int batches = (a.rows + flag::BLOCK_Q - 1) / flag::BLOCK_Q;
     if (batch >= batches) return;
-    const int2 here = a.batches[batch];
-    const int tiles = a.batches[batch + 1].x - here.x;
+    const int4 here = a.batches[batch];
+    const int tiles = here.z;
     end = min(end, tiles);
     if (begin > 0 && end <= begin) return;
     const int kind = begin == 0 && end == tiles ? shape::whole : begin > 0 ? shape::head : shape::tail;
