@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from attribution.analyze.stats import ratio_of_sums
+from attribution.declare import nearest
 from attribution.errors import DataError, InputError
 
 TOLERANCE = 0.01
@@ -51,6 +52,7 @@ class Split:
     denominator_factor: float
     moved: str
     implied: str = ""
+    note: str = ""
 
     @property
     def sentence(self) -> str:
@@ -64,7 +66,7 @@ class Split:
         return (
             f"{self.metric}: {self.before:.6g} -> {self.after:.6g} (x {self.ratio_factor:.4f}) = {self.numerator} "
             f"x {self.numerator_factor:.4f} over {self.denominator} x {self.denominator_factor:.4f}: "
-            f"{parts[self.moved]}{note}"
+            f"{parts[self.moved]}{note}" + (f"; {self.note}" if self.note else "")
         )
 
 
@@ -135,19 +137,18 @@ def explain(
         for rows in arms:
             ratio_of_sums([1], [1], _passes(rows, up, down), data_dependent)
             sums.append((_known(rows, up), _known(rows, down)))
-        return split(sums[0], sums[1], (metric, up, down))
+        return replace(split(sums[0], sums[1], (metric, up, down)), note=_unknown(arms, (up, down), data_dependent))
     if have[2] and (have[0] or have[1]):
         which, name = ("numerator", up) if have[0] else ("denominator", down)
         for rows in arms:
             ratio_of_sums([1], [1], _passes(rows, metric, name), data_dependent)
         ratios, known = [(_known(arms[0], n), _known(arms[1], n)) for n in (metric, name)]
-        return split_implied(ratios, known, (metric, up, down), which)
+        found_split = split_implied(ratios, known, (metric, up, down), which)
+        return replace(found_split, note=_unknown(arms, (metric, name), data_dependent))
     missing = [n for n, h in zip((up, down), have[:2], strict=True) if not h]
-    known_names = sorted(set(counters["metric"].astype(str)))
-    raise InputError(
-        f"{metric}: not collected in both arms: {', '.join(missing)}; collected are {', '.join(known_names[:8])}"
-        + (f" and {len(known_names) - 8} more" if len(known_names) > 8 else "")
-    )
+    names = sorted(set(counters["metric"].astype(str)) - set(missing))
+    like = nearest(missing[0], names) or f"; collected are {', '.join(names[:6])}" + (", ..." if len(names) > 6 else "")
+    raise InputError(f"{metric}: not collected in both arms: {', '.join(missing)}{like}")
 
 
 def _chosen(rows: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -180,6 +181,14 @@ def _passes(rows: pd.DataFrame, first: str, second: str) -> tuple[int, int] | No
     different = [p for p in passes[0] if p not in passes[1]] or passes[0]
     other = [p for p in passes[1] if p not in passes[0]] or passes[1]
     return different[0], other[0]
+
+
+def _unknown(arms: tuple[pd.DataFrame, pd.DataFrame], names: tuple[str, str], data_dependent: bool) -> str:
+    """What to say when the file does not tell in which passes the two were counted."""
+    passes = {int(p) for rows in arms for name in names for p in _chosen(rows, name)["pass_group"]}
+    if not data_dependent or passes != {-1}:
+        return ""
+    return "the file does not say in which replay passes the two were counted: on data-dependent work they may not belong together"
 
 
 def pooled(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, float]:

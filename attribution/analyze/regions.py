@@ -16,7 +16,8 @@ import pandas as pd
 from attribution.declare import nearest
 from attribution.errors import DataError, InputError
 
-EXECUTED = "sass__inst_executed"
+EXECUTED = "inst_executed"
+"""Nsight's count of executed warp instructions per PC."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,16 @@ def parse(text: str) -> Region:
 
 
 def by_region(
-    pcs: pd.DataFrame, regions: Sequence[Region] = (), metric: str = EXECUTED, kernel: str | None = None
+    pcs: pd.DataFrame,
+    regions: Sequence[Region] = (),
+    metric: str = EXECUTED,
+    kernel: str | None = None,
+    launch: int | None = None,
 ) -> pd.DataFrame:
     """Columns region, role, file, value, share, instructions (how many of the SASS), unit; the greatest first.
 
-    Without `regions` every source file is one.  Raises InputError for a metric, kernel or region that is not there, DataError
+    Without `regions` every source file is one; without `launch` all launches of the kernel are added up.
+    Raises InputError for a metric, kernel or region that is not there, DataError
     for several kernels, for two regions over one line, or when nothing was executed.
     """
     mine = pcs[pcs["metric"].astype(str) == metric]
@@ -62,9 +68,12 @@ def by_region(
         mine = mine[mine["kernel_name"].astype(str) == kernel]
     elif len(names) > 1:
         raise DataError(f"counts of {len(names)} kernels ({', '.join(names[:4])}): choose one with --kernel-name")
+    if launch is not None:
+        mine = mine[mine["launch"] == launch]
     total = float(mine["value"].sum())
     if mine.empty or not total > 0:
-        raise InputError(f"kernel {kernel!r} has no counts of {metric}; there are: {', '.join(names)}")
+        where = f"launch {launch} of {kernel or names[0]}" if launch is not None else f"kernel {kernel!r}"
+        raise InputError(f"{where} has no counts of {metric}; kernels with counts: {', '.join(names)}")
     label, role = _labels(mine, regions)
     table = pd.DataFrame(
         {

@@ -40,6 +40,10 @@ def explain(
     kernel_name: Annotated[
         str | None, typer.Option("--kernel-name", help="Kernel, where several were profiled.")
     ] = None,
+    launch: Annotated[
+        list[int] | None,
+        typer.Option("--launch", help="Launch of ingested files; given twice, base and then the other."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Split the change of a ratio into numerator and denominator, or executed instructions into source regions.
@@ -49,14 +53,14 @@ def explain(
 
     recording = open_named(path)
     if regions or region:
-        _regions(recording, metric, region or [], kernel_name, json)
+        _regions(recording, metric, region or [], kernel_name, launch or [], json)
         return
     if (numerator is None) != (denominator is None):
         raise InputError("--numerator and --denominator go together: give both or neither")
     from attribution.analyze.denominators import explain as split
 
     parts = (numerator, denominator) if numerator is not None and denominator is not None else None
-    counters, sides = _sides(recording, second, arm, base, kernel_name)
+    counters, sides = _sides(recording, second, arm, base, kernel_name, launch or [])
     found = split(counters, sides, metric, parts, data_dependent=not same_work)
     if json:
         print_json({**vars(found), "sentence": found.sentence})
@@ -65,17 +69,25 @@ def explain(
 
 
 def _sides(
-    recording: Recording, second: Path | None, arm: str | None, base: str | None, kernel_name: str | None
+    recording: Recording,
+    second: Path | None,
+    arm: str | None,
+    base: str | None,
+    kernel_name: str | None,
+    launches: list[int],
 ) -> tuple[pd.DataFrame, tuple[pd.DataFrame, pd.DataFrame]]:
     """All counters, and those of the base and of the arm (or of two ingested recordings).  Raises InputError."""
     import pandas as pd
 
     if recording.manifest["kind"] != "run":
-        if second is None:
-            raise InputError("ingested files have no arms: name a second recording to compare with")
+        if second is None and len(launches) != 2:
+            raise InputError("ingested files have no arms: name a second recording, or --launch twice")
+        from attribution.recording import open_recording
 
-        both = [_metrics(r, kernel_name) for r in (recording, open_named(second))]
-        return pd.concat(both, ignore_index=True), (both[0], both[1])
+        both = [_metrics(r, kernel_name) for r in (recording, open_recording(second) if second else recording)]
+        if launches:
+            both = [_launch(t, n) for t, n in zip(both, (launches * 2)[:2], strict=True)]
+        return pd.concat([t.astype(object) for t in both], ignore_index=True), (both[0], both[1])
     from attribution.analyze.interventions import check_known
 
     top = check_known(recording, base)
@@ -92,6 +104,15 @@ def _sides(
     return counters, (sides[0], sides[1])
 
 
+def _launch(table: pd.DataFrame, number: int) -> pd.DataFrame:
+    """The rows of one launch.  Raises InputError."""
+    mine = table[table["launch"] == number]
+    if mine.empty:
+        known = ", ".join(map(str, sorted(set(table["launch"]))[:12]))
+        raise InputError(f"--launch {number}: there are {known}")
+    return mine
+
+
 def _metrics(recording: Recording, kernel_name: str | None) -> pd.DataFrame:
     """Table `metrics` of ingested files, of one kernel.  Raises InputError."""
     table = recording.table("metrics")
@@ -105,16 +126,23 @@ def _metrics(recording: Recording, kernel_name: str | None) -> pd.DataFrame:
     return table
 
 
-def _regions(recording: Recording, metric: str, texts: list[str], kernel_name: str | None, json: bool) -> None:
+def _regions(
+    recording: Recording, metric: str, texts: list[str], kernel_name: str | None, launches: list[int], json: bool
+) -> None:
     from attribution.analyze.regions import by_region, parse
 
-    found = by_region(recording.table("pcs"), [parse(t) for t in texts], metric, kernel_name)
+    if len(launches) > 1:
+        raise InputError(
+            f"--launch was given {len(launches)} times: counts by region are of one launch, or of all added up"
+        )
+    pcs = recording.table("pcs")
+    found = by_region(pcs, [parse(t) for t in texts], metric, kernel_name, launches[0] if launches else None)
     rows = frame_rows(found)
     if json:
         print_json(rows)
         return
-    print(f"{metric} by source region: {found['value'].sum():.6g} {found['unit'].iloc[0]} in all")
-    print_rows(
-        [{**r, "share": f"{r['share']:.1%}"} for r in rows],
-        {k: k for k in ("region", "role", "share", "value", "instructions", "file")},
-    )
+    added = pcs["launch"].nunique()
+    where = f"launch {launches[0]}" if launches else f"{added} launches added up"
+    print(f"{metric} by source region, {where}: {found['value'].sum():.6g} {found['unit'].iloc[0]} in all")
+    heads = ("region", "role", "share", "value", "instructions", "file")
+    print_rows([{**r, "share": f"{r['share']:.1%}"} for r in rows], {k: k for k in heads})

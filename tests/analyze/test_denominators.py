@@ -93,6 +93,14 @@ def test_counters_of_two_passes_are_refused_where_work_depends_on_data() -> None
     assert denominators.explain(table, arms(table), NAME, data_dependent=False).moved == "neither"
 
 
+def test_passes_that_the_file_does_not_tell_are_said() -> None:
+    table = counters({UP: (800, 800), DOWN: (1000, 870)}, {UP: -1, DOWN: -1})
+    assert "does not say in which replay passes" in denominators.explain(table, arms(table), NAME).sentence
+    assert denominators.explain(table, arms(table), NAME, data_dependent=False).note == ""
+    known = counters({UP: (800, 800), DOWN: (1000, 870)})
+    assert denominators.explain(known, arms(known), NAME).note == ""
+
+
 def test_sums_over_instances_not_means_of_ratios() -> None:
     rows = pd.DataFrame(
         {"run": 0, "metric": [UP, UP, DOWN, DOWN], "instance": ["0", "1", "0", "1"], "value": [90.0, 10, 100, 1000]}
@@ -105,8 +113,8 @@ def test_sums_over_instances_not_means_of_ratios() -> None:
 
 
 def test_what_was_not_collected_is_said_and_absent_is_not_zero() -> None:
-    table = counters({UP: (800, np.nan), "other": (1, 1)})
-    with pytest.raises(InputError, match=f"not collected in both arms: {UP}, {DOWN}; collected are other"):
+    table = counters({UP: (800, np.nan), "other": (1, 1), "sm__pipe_tensor.avg": (1, 1)})
+    with pytest.raises(InputError, match=f"not collected in both arms: {UP}, {DOWN}; nearest: sm__pipe_tensor.avg"):
         denominators.explain(table, arms(table), NAME)
     with pytest.raises(InputError, match="not known as a ratio"):
         denominators.explain(table, arms(table), "warps")

@@ -17,7 +17,7 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 def pcs(counts: dict[tuple[str, int], float]) -> pd.DataFrame:
     rows = [
         {
-            "file": "planted.ncu-rep", "launch": 0, "kernel_name": "topk", "metric": "sass__inst_executed", "pc": 16 * i,
+            "file": "planted.ncu-rep", "launch": 0, "kernel_name": "topk", "metric": "inst_executed", "pc": 16 * i,
             "offset_bytes": 16 * i, "source_file": file, "source_line": line, "sass": "IADD3", "unit": "inst", "value": value,
         }
         for i, ((file, line), value) in enumerate(counts.items())
@@ -42,6 +42,13 @@ def test_published_shares_of_instructions_are_one_command() -> None:
     assert {"elsewhere in /src/topk.cuh", "no line information"} < set(found.index)
 
 
+def test_launches_are_added_or_chosen() -> None:
+    table = pcs({("/a/tma.cuh", 1): 1.0})
+    both = pd.concat([table, table.assign(launch=1, value=5.0)], ignore_index=True)
+    assert by_region(both)["value"].tolist() == [6.0]
+    assert by_region(both, launch=1)["value"].tolist() == [5.0]
+
+
 def test_without_regions_every_file_is_one() -> None:
     found = by_region(pcs({("/a/tma.cuh", 1): 1.0, ("/a/math.cuh", 1): 3.0}))
     assert found[["region", "share"]].to_numpy().tolist() == [["/a/math.cuh", 0.75], ["/a/tma.cuh", 0.25]]
@@ -53,9 +60,11 @@ def test_what_cannot_be_attributed_is_an_error() -> None:
         by_region(table, [Region("math", "math.cuh")])
     with pytest.raises(DataError, match="both have line 1"):
         by_region(table, [Region("one", "tma.cuh"), Region("two", "tma.cuh", 1, 5)])
-    with pytest.raises(InputError, match="no counts per instruction; there are: sass__inst_executed"):
+    with pytest.raises(InputError, match="no counts per instruction; there are: inst_executed"):
         by_region(table, metric="zzz")
     with pytest.raises(DataError, match="2 kernels"):
         by_region(pd.concat([table, table.assign(kernel_name="other")], ignore_index=True))
+    with pytest.raises(InputError, match="launch 3 of topk has no counts"):
+        by_region(table, launch=3)
     with pytest.raises(InputError, match="must be NAME"):
         parse("x=file:a-b")
