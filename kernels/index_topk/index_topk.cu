@@ -27,9 +27,10 @@
 
 using ptx::u64;
 
-// 168 registers a thread of 384 are handed out; Math takes from the others.  One warpgroup of Math has enough.
-constexpr int MATH_REGISTERS = 208;
-constexpr int OTHER_REGISTERS = 88;
+// Registers are handed out evenly (128 a thread of 512, 168 of 384); Math takes from the others.  One warpgroup of Math has
+// enough.
+constexpr int MATH_REGISTERS = flag::TOPK_WARPS == 3 ? 208 : 200;
+constexpr int OTHER_REGISTERS = flag::TOPK_WARPS == 3 ? 88 : 56;
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
 

@@ -33,19 +33,20 @@ struct Rung {  // what the flags leave of the kernel; sampling and repair are al
   static constexpr auto math = M == Mode::repair ? flag::REDUCE_MATH_t::f32 : flag::REDUCE_MATH;
 };
 
-// Issues the tile's products; the last instruction is a group of its own, so that the other warpgroup can queue behind it.
-template <int Sub = 0>
+// Issues a tile's products in two halves of 64 accumulators, each a group: the first half is summed over heads while the
+// tensor cores work on the second.  BLOCK_Q 4: the halves are two rows each; otherwise they are sub-tiles of keys.
+template <int Part = 0>
 __device__ __forceinline__ void issue(float (&d)[128], u64 keys, u64 queries) {
-  constexpr int N = 64 * flag::BLOCK_Q, First = Sub * N / 2, K = wgmma::K_STEP;
-  constexpr bool last = Sub + 1 == shape::SUBTILES;
-  if constexpr (Sub == 0) wgmma::fence();
+  constexpr int PARTS = shape::SUBTILES == 4 ? 4 : 2, N = 256 / PARTS, First = Part * N / 2, K = wgmma::K_STEP;
+  if constexpr (Part == 0) wgmma::fence();
   wgmma::step<N, First, 0>(d, keys, queries);
   wgmma::step<N, First, 1>(d, keys + K, queries + K);
   wgmma::step<N, First, 1>(d, keys + 2 * K, queries + 2 * K);
-  if constexpr (last) wgmma::commit();
   wgmma::step<N, First, 1>(d, keys + 3 * K, queries + 3 * K);
-  if constexpr (last) wgmma::commit();
-  else issue<Sub + 1>(d, keys + (64 * shape::DIM >> 4), queries);
+  if constexpr ((Part + 1) % (PARTS / 2) == 0) wgmma::commit();
+  constexpr int NEXT = 64 * shape::DIM >> 4;
+  if constexpr (Part + 1 < PARTS)
+    issue<Part + 1>(d, flag::BLOCK_Q == 4 ? keys : keys + NEXT, flag::BLOCK_Q == 4 ? queries + 2 * NEXT : queries);
 }
 
 template <Mode M>
@@ -134,6 +135,7 @@ struct Role {
 #pragma unroll 1
     for (; tile < piece.tiles; tile += flag::MATH_WARPGROUPS, key += flag::MATH_WARPGROUPS * shape::TILE_KEYS) {
       float d[128], first = 0.f, second = 0.f;
+      typename decltype(reduction)::Partial partial;
       const int at = keys.stage;
       trace.template begin<event::stage_full>(key);
       ptx::wait(&s.full[at], keys.phase);  // waits for TMA
@@ -143,10 +145,9 @@ struct Role {
       if constexpr (R::mma) {
         if constexpr (turns) ptx::sync_named<256>(TURN + group);  // waits for the other warpgroup: its products are queued
         issue(d, wgmma::descriptor(s.k[at]), wgmma::descriptor(s.q[stage][0]));
-        if constexpr (turns) {
-          wgmma::wait<1>();
-          ptx::arrive_named<256>(TURN + 1 - group);
-        }
+        wgmma::wait<1>();
+        if constexpr (turns) ptx::arrive_named<256>(TURN + 1 - group);
+        if constexpr (R::reduces) reduction.template add<0>(partial, d);
         wgmma::wait<0>();
       } else {
         fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
@@ -155,14 +156,15 @@ struct Role {
       if (lane == 0) ptx::arrive(&s.empty[at]);
       keys.next(flag::KV_STAGES, flag::MATH_WARPGROUPS);
       if constexpr (R::reduces) {
-        reduction.sum(d, lane, first, second);
+        reduction.template add<1>(partial, d);
+        reduction.finish(partial, lane, first, second);
         // Adding +0 turns -0 into +0: both are the same score.
         first = fmaf(first, scale * reduction.factor, 0.f);
         second = fmaf(second, scale_8 * reduction.factor, 0.f);
       } else if constexpr (R::mma) {
         // One register a product is kept alive: what nothing uses, the compiler removes, `asm volatile` or not.
 #pragma unroll
-        for (int sub = 0; sub < shape::SUBTILES; ++sub) fold += __float_as_uint(d[sub * 32 * flag::BLOCK_Q]);
+        for (int part = 0; part < 128; part += shape::SUBTILES == 4 ? 32 : 64) fold += __float_as_uint(d[part]);
       }
       const int mine = key + key_in_tile;
       const bool inside = key >= inside_from && key + shape::TILE_KEYS <= inside_to;

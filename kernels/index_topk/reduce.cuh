@@ -99,16 +99,23 @@ struct Reduction {
         for (int j = 0; j < shape::GROUPS; ++j) b[j][k][h] = (j == group) ? mine : 0u;
       }
   }
-  __device__ __forceinline__ void sum(const float (&d)[128], int lane, float& first, float& second) const {
+  struct Partial {
     float c[2][4] = {};
+  };
+  template <int Half>
+  __device__ __forceinline__ void add(Partial& p, const float (&d)[128]) const {
+    auto& c = p.c;
 #pragma unroll
     for (int k = 0; k < 4; ++k)
 #pragma unroll
-      for (int j = 0; j < shape::GROUPS; ++j) {
+      for (int j = 2 * Half; j < 2 * Half + 2; ++j) {
         const int i = 32 * j + 8 * k;
         multiply<Math>(c[j & 1], pack_relu<Math>(d[i], d[i + 1]), pack_relu<Math>(d[i + 2], d[i + 3]),
                        pack_relu<Math>(d[i + 4], d[i + 5]), pack_relu<Math>(d[i + 6], d[i + 7]), b[j][k][0], b[j][k][1]);
       }
+  }
+  __device__ __forceinline__ void finish(const Partial& p, int, float& first, float& second) const {
+    const auto& c = p.c;
     first = (c[0][0] + c[1][0]) + (c[0][1] + c[1][1]);
     second = (c[0][2] + c[1][2]) + (c[0][3] + c[1][3]);
   }
@@ -154,7 +161,10 @@ struct Reduction<flag::REDUCE_MATH_t::packed> {
       for (int c = 0; c < 8; ++c) w[j][c] = pack<HALF>(v[c].x * down, v[c].y * down);
     }
   }
-  static __device__ __forceinline__ void add(u32& sum, u32 a, u32 b) {
+  struct Partial {
+    u32 low[shape::GROUPS], high[shape::GROUPS];
+  };
+  static __device__ __forceinline__ void fma(u32& sum, u32 a, u32 b) {
     asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
   }
   static __device__ __forceinline__ u32 plus(u32 a, u32 b) {
@@ -163,16 +173,21 @@ struct Reduction<flag::REDUCE_MATH_t::packed> {
     return sum;
   }
   static __device__ __forceinline__ float both(u32 sum) { return widen<HALF>(sum & 0xFFFFu) + widen<HALF>(sum >> 16); }
-  __device__ __forceinline__ void sum(const float (&d)[128], int lane, float& first, float& second) const {
-    u32 low[shape::GROUPS] = {}, high[shape::GROUPS] = {};
+  template <int Half>
+  __device__ __forceinline__ void add(Partial& p, const float (&d)[128]) const {
+#pragma unroll
+    for (int j = 2 * Half; j < 2 * Half + 2; ++j) p.low[j] = p.high[j] = 0u;
 #pragma unroll
     for (int c = 0; c < 8; ++c)
 #pragma unroll
-      for (int j = 0; j < shape::GROUPS; ++j) {
+      for (int j = 2 * Half; j < 2 * Half + 2; ++j) {
         const int i = 32 * j + 4 * c;
-        add(low[j], pack_relu<HALF>(d[i], d[i + 1]), w[j][c]);
-        add(high[j], pack_relu<HALF>(d[i + 2], d[i + 3]), w[j][c]);
+        fma(p.low[j], pack_relu<HALF>(d[i], d[i + 1]), w[j][c]);
+        fma(p.high[j], pack_relu<HALF>(d[i + 2], d[i + 3]), w[j][c]);
       }
+  }
+  __device__ __forceinline__ void finish(const Partial& p, int lane, float& first, float& second) const {
+    const auto &low = p.low, &high = p.high;
     // As over_lanes, but two heads at a time: the last sum, of even and odd heads, is in f32.
     const bool upper = lane & 2, odd = lane & 1;
     u32 half[2][2];
@@ -197,10 +212,14 @@ struct Reduction<flag::REDUCE_MATH_t::f32> {
   __device__ __forceinline__ void load(const float* weights, int lane) {
     w = weights + 2 * (lane & 3);
   }
-  __device__ __forceinline__ void sum(const float (&d)[128], int lane, float& first, float& second) const {
+  struct Partial {
     float p[shape::GROUPS][2];
+  };
+  template <int Half>
+  __device__ __forceinline__ void add(Partial& partial, const float (&d)[128]) const {
+    auto& p = partial.p;
 #pragma unroll
-    for (int j = 0; j < shape::GROUPS; ++j) {
+    for (int j = 2 * Half; j < 2 * Half + 2; ++j) {
       float low = 0.f, high = 0.f;
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
@@ -214,7 +233,9 @@ struct Reduction<flag::REDUCE_MATH_t::f32> {
       p[j][0] = low;
       p[j][1] = high;
     }
-    over_lanes(p, lane, first, second);
+  }
+  __device__ __forceinline__ void finish(const Partial& p, int lane, float& first, float& second) const {
+    over_lanes(p.p, lane, first, second);
   }
 };
 

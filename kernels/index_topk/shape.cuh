@@ -31,7 +31,7 @@ constexpr int SEGMENT_ROOM = flag::SEGMENT_CAPACITY + SPILL;
 constexpr int ROW_ROOM = SEGMENTS * SEGMENT_ROOM;
 constexpr int SLOTS = flag::OVERLAP ? 2 : 1;
 constexpr int ALL_SLOTS = SLOTS + 2;  // and the two batches that this CTA may share with a neighbour
-constexpr int UNROLL = 4;  // entries a thread of TopK handles at a time
+constexpr int UNROLL = flag::TOPK_WARPS == 3 ? 4 : 2;  // entries a thread of TopK handles at a time
 constexpr int PAD = TOPK_THREADS * UNROLL;
 constexpr int BINS = 1024;
 constexpr int LIST = 256;

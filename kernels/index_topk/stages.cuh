@@ -7,7 +7,7 @@ namespace stages {
 
 constexpr int PLAN_THREADS = 512;
 // A batch costs at least as much as TopK takes for its rows, in tiles of Math: measured on an H200.
-constexpr int SELECT_TILES = flag::SELECT ? 88 / shape::SUBTILES / (4 / flag::BLOCK_Q) : 0;
+constexpr int SELECT_TILES = flag::SELECT ? flag::SELECT_TILES * flag::BLOCK_Q / (4 * shape::SUBTILES) : 0;
 
 using ptx::u32;
 using ptx::u64;
