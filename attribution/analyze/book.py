@@ -19,6 +19,7 @@ from attribution.analyze.interventions import choose_scope, rounds_of, tail_law
 from attribution.analyze.ladder import paired, rungs
 from attribution.analyze.stats import intervals
 from attribution.analyze.traced import events_of
+from attribution.errors import DataError
 from attribution.recording import Recording
 
 
@@ -80,8 +81,7 @@ def book(
     chain = rungs(variants, base, measured)
     pairs = _exposed(recording, tables, base, chain, traced, (stage, label, tick))
     finish = traced[base][1]
-    law, source = tail_law(recording, base, stage, label)
-    pairs.append(witness.tail(finish, law, source, tick))
+    pairs.append(_tail(recording, base, finish, (stage, label, tick)))
     pairs.append(_tensor(recording, tables, base, known, (stage, label)))
     operator = _operator(tables, base, label, tick)
     return Book(base, str(main["scope"].iloc[0]), operator, main, traced[base][0], finish, witness.table(pairs), tick)
@@ -136,13 +136,27 @@ def _exposed(
     return pairs
 
 
+def _tail(recording: Recording, base: str, finish: pd.DataFrame, where: tuple[str, str | None, float]) -> witness.Pair:
+    stage, label, tick = where
+    try:
+        law, source = tail_law(recording, base, stage, label)
+    except DataError as error:
+        # No rows per SM: the finish times then have nobody beside them.
+        alone = witness.tail(finish, (math.nan,) * 3, "", tick) if len(finish) else None
+        return witness.Pair("tail by rows", alone.first if alone else None, None, str(error))
+    return witness.tail(finish, law, source, tick)
+
+
 def _operator(tables: dict[str, pd.DataFrame], base: str, label: str | None, tick: float) -> pd.DataFrame:
-    times = tables["times"]
-    runs = tables["runs"]
+    """The operator's account in the scope of the ledger, else in the first other one that has both operator and stages."""
+    runs, times = tables["runs"], tables["times"]
     mine = times[times["run"].isin(runs.loc[(runs["question"] == base) & (runs["arm"] == base), "run"])]
-    if not (mine["stage"] == "operator").any():
-        return pd.DataFrame(columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
-    return ledger.operator_account(tables, base, label, tick)
+    labels = mine[["scope", "cache", "clock"]].astype(str).agg("/".join, axis=1)
+    stages = mine["stage"].astype(str).groupby(labels).agg(set)
+    both = [str(k) for k, found in stages.items() if "operator" in found and found - {"operator", "ceiling"}]
+    for candidate in sorted(both, key=lambda k: k != label):
+        return ledger.operator_account(tables, base, candidate, tick)
+    return pd.DataFrame(columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 
 
 def useful_flop(recording: Recording, counters: pd.DataFrame) -> float:

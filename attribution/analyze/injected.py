@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from attribution.analyze import believable, lastsm, overlap, slack, spans
-from attribution.analyze.ladder import Rounds, paired
+from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.traced import events_of
 from attribution.errors import InputError
 from attribution.recording import Recording
@@ -105,3 +105,34 @@ def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
     believable.check_records(events, lanes, roles)
     found = overlap.roles(lastsm.on_last_sm(spans.spans(events, lanes, roles, declared)))
     return float(found.loc[found["role"] == role, "processing_ns"].mean())
+
+
+def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fitted: slack.Slack) -> dict[str, object]:
+    """What the sweep predicts of an arm in which the role became faster (or slower), against what was measured of it.
+
+    Out: faster (relative, by the role's processing on the last SM), predicted_low, predicted_high, measured, measured_low,
+    measured_high (relative changes of the whole) and verdict `as predicted` or `not as predicted`.  Raises InputError when the
+    role was not traced in both.
+    """
+    runs = recording.table("runs")
+    mine = runs[(runs["question"] == base) & (runs["arm"] == arm) & (runs["status"] == "ok")]
+    processing = _processing(recording, mine, found.role) if len(mine) else math.nan
+    if math.isnan(processing) or math.isnan(found.processing_ns):
+        raise InputError(
+            f"arm {arm}: role {found.role} must be traced in it and in {base} to say how much faster it became"
+        )
+    faster = 1 - processing / found.processing_ns
+    bounds = sorted(slack.speedup(fitted, found.processing_ns, fitted.base_ns, faster))
+    label = found.rounds.scope
+    both = paired(runs, recording.table("times"), base, [base, arm], found.rounds.stage, label, found.rounds.tick_ns)
+    low, value, high = ratio_interval(both.of(arm) - both.of(base), both.of(base))
+    return {
+        "arm": arm,
+        "faster": faster,
+        "predicted_low": bounds[0],
+        "predicted_high": bounds[1],
+        "measured": value,
+        "measured_low": low,
+        "measured_high": high,
+        "verdict": "as predicted" if low <= bounds[1] and bounds[0] <= high else "not as predicted",
+    }

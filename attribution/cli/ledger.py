@@ -68,7 +68,8 @@ def _or_nan(value: float | None, unit: float) -> float:
 def _print(found: Book) -> None:
     heads = {"item": "item", "ms": "ms [95 %]", "share": "share", "verdict": "verdict", "reason": "reason"}
     for title, frame in (("Operator = stages + gaps", found.operator), ("Main kernel", found.main)):
-        print(f"{title} ({found.base}, {found.scope})\n")
+        scope = frame["scope"].iloc[0] if len(frame) else found.scope
+        print(f"{title} ({found.base}, {scope})\n")
         rows = [
             {
                 "item": r["item"], "ms": _ms(r),
@@ -76,7 +77,7 @@ def _print(found: Book) -> None:
             }
             for r in frame_rows(frame)
         ]  # fmt: skip
-        print_rows(rows or [{"item": "-", "reason": "the operator was not timed in this scope"}], heads)
+        print_rows(rows or [{"item": "-", "reason": "no scope has both the operator and its stages"}], heads)
         print()
     print("Second witnesses, each as a share of its own total\n")
     rows = [

@@ -25,12 +25,15 @@ def slack(
     faster: Annotated[
         float, typer.Option("--faster", min=0, max=1, help="Predict the whole when the role takes this much less.")
     ] = 0.1,
+    test_arm: Annotated[
+        str | None, typer.Option("--test-arm", help="Arm in which the role is faster or slower: tests the prediction.")
+    ] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
     json: Json = False,
 ) -> None:
     """Fit the whole's time over the injected delay: knee = slack of the role, slope = how critical it is beyond."""
     from attribution.analyze import slack as hinge
-    from attribution.analyze.injected import sweep
+    from attribution.analyze.injected import prediction_test, sweep
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
 
@@ -41,11 +44,12 @@ def slack(
     fitted = found.fit()
     share = found.processing_ns / fitted.base_ns
     change = hinge.speedup(fitted, found.processing_ns, fitted.base_ns, faster) if share == share else None
+    tested = prediction_test(recording, top, test_arm, found, fitted) if test_arm else None
     if json:
         predicted = (
             {"faster": faster, "whole_change_low": change[0], "whole_change_high": change[1]} if change else None
         )
-        print_json({"arms": frame_rows(found.table), "slack": vars(fitted), "prediction": predicted})
+        print_json({"arms": frame_rows(found.table), "slack": vars(fitted), "prediction": predicted, "test": tested})
         return
     rows = [{**r, "delay_ns": r["delay_ns"] / 1e6, "time_ns": r["time_ns"] / 1e6} for r in frame_rows(found.table)]
     print_rows(
@@ -70,5 +74,12 @@ def slack(
         print(
             f"prediction: {role} taking {faster:.0%} less changes the whole by {100 * change[0]:.2f} to {100 * change[1]:.2f} %; "
             "a faster variant of it, measured against the base, is the test"
+        )
+    if tested:
+        numbers = {k: f"{100 * float(str(v)):.2f}" for k, v in tested.items() if k not in ("arm", "verdict")}
+        print(
+            f"test: {test_arm}, in which {role} takes {numbers['faster']} % less: predicted {numbers['predicted_low']} to "
+            f"{numbers['predicted_high']} %, measured {numbers['measured']} % [{numbers['measured_low']}, "
+            f"{numbers['measured_high']}]: {tested['verdict']}"
         )
     print(f"\n{scope_sentence(recording)}")

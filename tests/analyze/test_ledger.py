@@ -81,6 +81,16 @@ def test_noise_is_not_called_closing_and_nothing_independent_is_said() -> None:
     assert alone.loc["remainder", "verdict"] == "not measured"
 
 
+def test_the_ceiling_is_the_recordings_own_or_none() -> None:
+    counters = planted_gpu.full_ladder()["counters"]
+    assert np.isnan(ledger.practical_ceiling(counters))
+    rates = pd.DataFrame({"run": [0, 1, 2], "metric": ledger.CEILING, "value": [1.4e15, 1.5e15, 1.3e15]})
+    measured = planted_gpu.counted(rates, stage="ceiling")
+    assert ledger.practical_ceiling(measured) == 1.4e15
+    absent = planted_gpu.counted(rates.assign(value=np.nan), stage="ceiling")
+    assert np.isnan(ledger.practical_ceiling(absent))
+
+
 def test_a_rung_below_its_floor_is_void() -> None:
     found = ledger.main_account(planted_gpu.full_ladder(), VARIANTS, "full", ledger.Floor(5e9, 1e12, 2e12))
     assert found.set_index("item").loc["math_only above floor", "verdict"] == "void"
@@ -210,6 +220,20 @@ def test_a_book_refuses_labels_that_contradict_each_other(tmp_path: Path) -> Non
     tables["rows"]["sm"] = (tables["rows"]["sm"] + 1) % 3
     with pytest.raises(DataError, match="a label is wrong"):
         book(planted_gpu.recording(tmp_path / "wrong", tables, VARIANTS), "full")
+
+
+def test_a_book_without_a_trace_and_with_stages_in_another_scope(tmp_path: Path) -> None:
+    tables = planted_gpu.full_ladder(stages=STAGES)
+    other = tables["times"].astype({"scope": str}).assign(scope="event")
+    mine = tables["times"][tables["times"]["stage"] == "main"]
+    tables["times"] = pd.concat([mine.astype(object), other.astype(object)], ignore_index=True)
+    found = book(planted_gpu.recording(tmp_path / "rec", tables, VARIANTS), "full")
+    assert found.scope == "graph/warm/as-found"
+    assert set(found.operator["scope"]) == {"event/warm/as-found"}
+    verdicts = found.witnesses.set_index("term")["verdict"]
+    assert verdicts["tail by rows"] == "no witness"
+    assert verdicts["exposed above filter_only"] == "one witness"
+    assert found.beside.empty
 
 
 def test_waterfall_stands_on_its_account(tmp_path: Path) -> None:
