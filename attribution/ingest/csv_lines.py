@@ -9,6 +9,8 @@ Misuse: a file without a line that starts with "ID" is not ncu's CSV and is refu
 from __future__ import annotations
 
 import csv
+import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attribution.errors import DataError
@@ -24,28 +26,32 @@ class Record:
     cells: list[str]
 
 
-def records(text: str, name: str) -> tuple[list[Record], list[tuple[int, str]]]:
-    """Header and rows in order, and (line, text) of what was passed over.  Raises DataError."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    found: list[Record] = []
-    skipped: list[tuple[int, str]] = []
-    quoted = True
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if _is_header(line):
-            quoted = line.startswith('"')
-        elif not found or not _begins_row(line, quoted):
-            if line.strip():
-                skipped.append((at + 1, line))
-            at += 1
-            continue
-        taken, at_next = _balanced(lines, at, name)
-        found.append(Record(at + 1, _cells(taken, at + 1, name)))
-        at = at_next
-    if not found:
-        raise DataError(f"{name}: {_why_not(text)}")
-    return found, skipped
+class Lines:
+    """Rows of a text, one after the other; `skipped` counts the lines that are none, `first` is the first of them."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.skipped, self.first = 0, (0, "")
+        self._text, self._name = text, name
+
+    def __iter__(self) -> Iterator[Record]:
+        """Header and rows in order.  Raises DataError for a row that does not end, and where there is no header."""
+        lines = enumerate(io.StringIO(self._text, newline=None), 1)
+        found, quoted = False, True
+        for number, line in lines:
+            if _is_header(line):
+                found, quoted = True, line.startswith('"')
+            elif not found or not _begins_row(line, quoted):
+                self._skip(number, line)
+                continue
+            row = _balanced(line, number, lines, self._name)
+            yield Record(number, _cells(row.rstrip("\n"), number, self._name))
+        if not found:
+            raise DataError(f"{self._name}: {_why_not(self._text)}")
+
+    def _skip(self, number: int, line: str) -> None:
+        if line.strip():
+            self.first = self.first if self.skipped else (number, line.rstrip("\n"))
+            self.skipped += 1
 
 
 def _is_header(line: str) -> bool:
@@ -56,20 +62,18 @@ def _begins_row(line: str, quoted: bool) -> bool:
     return line.startswith('"') if quoted else line[:1] in set('"0123456789,')
 
 
-def _balanced(lines: list[str], at: int, name: str) -> tuple[str, int]:
-    """Join lines from `at` until the number of quotes is even."""
-    taken, quotes, end = [], 0, at
-    while end < len(lines):
-        taken.append(lines[end])
-        quotes += lines[end].count('"')
-        end += 1
-        if quotes % 2 == 0:
-            return "\n".join(taken), end
-        if end - at > _MAX_ROW_LINES:
-            break
-    raise DataError(
-        f"{name}: line {at + 1}: a quoted cell that begins here never ends; the file is truncated or damaged"
-    )
+def _balanced(line: str, number: int, lines: Iterator[tuple[int, str]], name: str) -> str:
+    """The row that begins with `line`: as many further lines as make its number of quotes even."""
+    taken, quotes = [line], line.count('"')
+    while quotes % 2:
+        further = next(lines, None)
+        if further is None or len(taken) > _MAX_ROW_LINES:
+            raise DataError(
+                f"{name}: line {number}: a quoted cell that begins here never ends; the file is truncated or damaged"
+            )
+        taken.append(further[1])
+        quotes += further[1].count('"')
+    return "".join(taken)
 
 
 def _cells(row: str, line: int, name: str) -> list[str]:

@@ -17,21 +17,23 @@ from typing import Any, BinaryIO
 from attribution.errors import DataError
 
 _WINDOW = 4 << 20
-MAX_VALUE = 64 << 20
+MAX_VALUE = 16 << 20
 """Longest single value (an event, or an entry beside the events), characters."""
+_MAX_BESIDE = 10_000
+_KEPT = frozenset({"schemaVersion", "cupti_version", "displayTimeUnit", "deviceProperties"})
 _SPACE = re.compile(r"[ \t\n\r]*")
 _GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*\{")
 _SPACE_BEFORE = re.compile(r"[ \t\n\r]*\}\Z")
 
 
 class EventStream:
-    """Iterate over the events; `beside` then holds the small entries of the top-level object."""
+    """Iterate over the events; `beside` then holds the entries of the top-level object, those of use with their value."""
 
     def __init__(self, stream: BinaryIO, name: str, max_value: int = MAX_VALUE) -> None:
         self.beside: dict[str, Any] = {}
         self._stream, self._name, self._max = stream, name, max_value
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._text, self._at, self._end, self._before = "", 0, False, 0
+        self._text, self._at, self._end, self._before, self._entries = "", 0, False, 0, 0
         self._scan = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None).scan_once  # type: ignore[attr-defined]
 
     def __iter__(self) -> Iterator[list[Any]]:
@@ -170,9 +172,10 @@ class EventStream:
         self._text, self._at = self._text[self._at :] + fresh, 0
 
     def _keep(self, key: str, value: Any) -> None:
-        """Entries beside the events, up to a sane number of them."""
-        if len(self.beside) < 1000:
-            self.beside[key] = value
+        self._entries += 1
+        if self._entries > _MAX_BESIDE:
+            raise self._damaged(f"more than {_MAX_BESIDE:,} entries beside the events")
+        self.beside[key] = value if key in _KEPT else None
 
     def _damaged(self, what: str, at: int | None = None) -> DataError:
         place = self._before + (self._at if at is None else at)

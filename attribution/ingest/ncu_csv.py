@@ -29,7 +29,7 @@ _DETAIL = ("Section Name", "Metric Name", "Metric Unit", "Metric Value")
 _RULE = (
     "Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup"
 )  # fmt: skip
-MAX_BYTES = 256 << 20
+MAX_BYTES = 64 << 20
 """A CSV is read whole: its rows take up to about twenty times its size."""
 _INSTANCES = re.compile(r"(\S+) \((.*)\)")
 
@@ -61,11 +61,11 @@ def load(
     """
     path = Path(path)
     text = bounded.read_text(path, max_bytes)
-    records, skipped = csv_lines.records(text, path.name)
+    lines = csv_lines.Lines(text, path.name)
     rows = _Rows(decimal, keep_unknown_units)
     header: list[str] = []
     stated: list[str] | None = None
-    for record in records:
+    for record in lines:
         if record.cells[0] == "ID":
             header, stated = _checked_header(record, path.name), None
         elif "Metric Name" in header:
@@ -74,7 +74,7 @@ def load(
             stated = _units_row(header, record, path.name)
         else:
             _raw_row(rows, header, stated, record, path.name)
-    notes = _notes(skipped, rows)
+    notes = _notes(lines, rows)
     if not rows.launches:
         raise DataError(f"{path.name}: a header of ncu and no row under it; was the kernel profiled?")
     return ingested(path, "ncu-csv", _tables(path.name, rows, notes), notes, gpu="")
@@ -201,12 +201,12 @@ def _number(text: str, unit: str, rows: _Rows, line: int, name: str) -> tuple[De
         raise DataError(f"{name}: line {line}: {error}") from error
 
 
-def _notes(skipped: list[tuple[int, str]], rows: _Rows) -> list[Note]:
+def _notes(lines: csv_lines.Lines, rows: _Rows) -> list[Note]:
     notes = []
-    if skipped:
-        line, text = skipped[0]
+    if skipped := lines.skipped:
+        line, text = lines.first
         notes.append(
-            Note("rows", len(skipped), f"{len(skipped)} lines are not rows of ncu and were passed "
+            Note("rows", skipped, f"{skipped} lines are not rows of ncu and were passed "
                  f"over, the first is line {line}: {text[:60]!r}")
         )  # fmt: skip
     for unit, count in rows.unknown_units.items():

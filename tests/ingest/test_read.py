@@ -34,8 +34,8 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
         (b"PK\x03\x04rest", "zip archive"),
         (b"\x1f\x8b\x08", "damaged or truncated gzip"),
         (b"\x1f\x8bnot gzip at all", "damaged or truncated gzip"),
-        (gzip.compress(b"NVR\0" + bytes(99)), "gunzip"),
-        (gzip.compress(b'[{"ph": "X"}]' * 9000)[:-9], "damaged or truncated gzip|truncated|text after"),
+        (gzip.compress(b"NVR\0" + bytes(99), mtime=0), "gunzip"),
+        (gzip.compress(b'[{"ph": "X"}]' * 9000, mtime=0)[:-9], "damaged or truncated gzip|truncated|text after"),
         (b"just words\n", "no header line"),
         (b"a__b,c__d\nmsecond,-\n1,2\n", "table made from"),
         (b"==PROF== Connected to process 1\n  f (1, 1, 1)x(1, 1, 1)\n    Section: GPU Speed\n", "--csv"),
@@ -68,10 +68,10 @@ def test_no_file(tmp_path: Path) -> None:
 def test_bombs_are_bounded(tmp_path: Path) -> None:
     """40 MB of one event, or of blanks, from 40 kB."""
     bomb = tmp_path / "bomb.json.gz"
-    bomb.write_bytes(gzip.compress(b'[{"a": "' + b"x" * 40_000_000, 9))
+    bomb.write_bytes(gzip.compress(b'[{"a": "' + b"x" * 40_000_000, 9, mtime=0))
     with pytest.raises(DataError, match="more than 1,000,000 bytes after decompression"):
         read(bomb, max_bytes=1_000_000)
-    bomb.write_bytes(gzip.compress(b" " * 40_000_000, 9))
+    bomb.write_bytes(gzip.compress(b" " * 40_000_000, 9, mtime=0))
     with pytest.raises(DataError):
         read(bomb)
 
@@ -93,3 +93,17 @@ def test_options_are_checked(tmp_path: Path) -> None:
         read(DATA / "trace.json", kind="ncu-csv")
     with pytest.raises(InputError, match="max_bytes is 0"):
         read(DATA / "trace.json", kind="chrome-json", max_bytes=0)
+
+
+def test_endless_entries_beside_the_events_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(b"{" + b'"a":1,' * 20_000 + b'"traceEvents":[]}')
+    with pytest.raises(DataError, match="more than 10,000 entries beside"):
+        read(path)
+
+
+def test_a_quote_that_never_ends_is_refused_early(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'"ID","Kernel Name"\n"\n' + b"x\n" * 50_000)
+    with pytest.raises(DataError, match="line 2: a quoted cell that begins here never ends"):
+        read(path)
