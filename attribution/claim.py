@@ -29,6 +29,8 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     if recording.manifest["kind"] != "run":
         raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
     tables = {name: recording.table(name) for name in TABLES}
+    # A traced build locates; its durations are never presented as times.
+    tables["times"] = tables["times"][tables["times"]["scope"] != "trace"]
     known = sorted(set(tables["times"]["stage"].astype(str)))
     if stage is not None and stage not in known:
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")

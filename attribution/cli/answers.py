@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 COLUMNS = {
     "arm": "arm",
     "stage": "stage",
+    "scope": "scope",
     "ratio": "time ratio [95 %]",
     "exposed": "exposed, ms [95 %]",
     "detectable": "detectable",
     "rows": "busiest SM",
     "work": "equal work",
     "verdict": "verdict",
-    "expected": "expected before",
+    "expected": "expected",
     "expectation": "so it is",
 }
 
@@ -41,7 +42,7 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     print_rows([_shown(r) for r in rows], COLUMNS)
     print()
     for row in rows:
-        print(f"{row['arm']}: {row['asks']}")
+        print(f"{row['arm']} ({row['scope']}): {row['asks']}")
         details = [row["reasons"], row["work"], row["modes"]]
         print(f"    {row['verdict']}: " + "; ".join(d for d in details if d))
     print(f"\n{scope_sentence(recording)}")
@@ -56,6 +57,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "arm": row["arm"],
         "stage": row["stage"],
+        "scope": row["scope"].split("/")[0],
         "ratio": f"{row['time_ratio']:.4f} [{low:.4f}, {high:.4f}]" if known else "-",
         "exposed": f"{ms(row['exposed_ns'])} [{ms(row['exposed_low_ns'])}, {ms(row['exposed_high_ns'])}]"
         if known
@@ -64,6 +66,6 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "rows": f"{row['busiest_sm_rows']:.0f} rows" if row["busiest_sm_rows"] == row["busiest_sm_rows"] else "-",
         "work": row["equal_work"],
         "verdict": row["verdict"],
-        "expected": row["expected"] or "-",
+        "expected": row["expected"].replace("time_ratio in ", "") or "-",
         "expectation": row["expectation"] or "-",
     }
