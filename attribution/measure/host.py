@@ -102,7 +102,7 @@ def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: M
         clock.delays_ns[str(role)] = int(flags["DELAY_CYCLES"]) * NS_PER_CYCLE
     run: HostRun = kernel.host(inputs, shape, flags, knobs, clock)
     placements = {s.name: _place(s, clock, knobs, flags) for s in run.stages}
-    tables = {"times": _times(placements), "counters": _counters(run, clock, knobs)}
+    tables = {"times": _times(placements), "counters": _counters(run, clock, placements)}
     tables["capacity"] = _capacity(run)
     for stage in run.stages:
         if stage.traced:
@@ -136,7 +136,7 @@ def _times(placements: Mapping[str, Placement]) -> pd.DataFrame:
     )
 
 
-def _counters(run: HostRun, clock: Clock, knobs: Mapping[str, int]) -> pd.DataFrame:
+def _counters(run: HostRun, clock: Clock, placements: Mapping[str, Placement]) -> pd.DataFrame:
     """Declared counters; one that the run never touched is zero, because the host counts every one where it happens."""
     import pandas as pd
 
@@ -145,8 +145,9 @@ def _counters(run: HostRun, clock: Clock, knobs: Mapping[str, int]) -> pd.DataFr
         for metric, unit in run.units.items():
             value = clock.counts.get((stage.name, metric), 0)
             rows.append((stage.name, metric, unit, value))
-    for name, value in knobs.items():
-        rows.append(("main", name, "1", value))
+        placed = placements[stage.name]
+        rows.append((stage.name, "ctas", "1", len(placed.cta_sm)))
+        rows.append((stage.name, "sms", "1", len(set(placed.cta_sm.tolist()))))
     frame = pd.DataFrame(rows, columns=["stage", "metric", "unit", "value"]).astype({"value": float})
     return frame.assign(
         scope=SCOPE,

@@ -296,3 +296,9 @@ def test_inputs_are_what_their_names_say(index_topk: Kernel) -> None:
     assert len(np.unique(scores["ties"])) <= 128
     spread = replace(index_topk, name="x").distributions
     assert spread[0] == "normal"
+
+
+def test_ctas_and_sms_are_counted_where_they_were_placed(index_topk: Kernel, cases: dict[str, Any]) -> None:
+    """Three CTAs on eight SMs use three of them; the counter is no copy of the knob `sms`."""
+    _, measured = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1}, ctas=3, sms=8)
+    assert (counter(measured, "ctas"), counter(measured, "sms")) == (3, 3)
