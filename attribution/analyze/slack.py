@@ -24,7 +24,7 @@ KNEES = 101
 """Positions of the knee that are tried: from 0 to the last delay but one, and again where the first pass leaves it possible."""
 BEND = 15.0
 """Gain of a knee over a straight line, in variances of the noise, from which on it is believed: with 7 delays and 20 rounds
-of a straight line it is exceeded in less than 1 of 500 sweeps (bench/attribution.py prints it)."""
+of a straight line it was exceeded in 1 of 500 planted sweeps (bench/attribution.py counts them)."""
 _SEED = 20240229
 
 
