@@ -102,7 +102,7 @@ def main(seconds: float, files: list[str]) -> int:
         seed += 1
         name = sorted(sound)[seed % len(sound)]
         path = Path(tempfile.gettempdir()) / f"attr-fuzz-{seed}"
-        path.write_bytes(mutate(sound[name], seed, seed % 40 + 1))
+        path.write_bytes(mutate(sound[name], seed, 2 ** (seed // len(sound) % 6)))
         answer = context.Queue()
         process = context.Process(target=_try, args=(str(path), answer))
         process.start()

@@ -9,10 +9,8 @@ writes nanoseconds must be named: `time_unit="ns"`.
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,90 +19,12 @@ import pandas as pd
 
 from attribution.errors import DataError, InputError
 from attribution.ingest import bounded, frames
+from attribution.ingest.chrome_events import CALLS, COPIES, Events
 from attribution.ingest.decimal_ns import PLACES, to_ns
 from attribution.ingest.device_events import copy_table, kernel_table, range_table
 from attribution.ingest.ingested import Ingested, Note, ingested
 from attribution.ingest.json_stream import EventStream
 from attribution.ingest.ranges import range_times
-
-_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver"})
-_COPIES = {"gpu_memcpy": "memcpy", "gpu_memset": "memset"}
-_INTERESTING = _CALLS | frozenset(_COPIES) | {"kernel", "user_annotation"}
-
-
-@dataclass
-class _Events:
-    """Columns under construction: one entry a slice; `args` only where they are needed."""
-
-    category: list[str] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    lane: list[str] = field(default_factory=list)
-    begin: list[Any] = field(default_factory=list)
-    duration: list[Any] = field(default_factory=list)
-    args: dict[int, dict[str, Any]] = field(default_factory=dict)
-    open: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    ends: list[tuple[int, Any]] = field(default_factory=list)
-    other: Counter[str] = field(default_factory=Counter)
-    lanes: dict[tuple[Any, Any], str] = field(default_factory=dict)
-
-    def take(self, events: list[Any]) -> None:
-        """Sort events by their phase.  This loop is where a large trace spends its time."""
-        others: list[Any] = []
-        for event in events:
-            try:
-                if event["ph"] == "X":
-                    self._add(event, event.get("dur"))
-                    continue
-            except (KeyError, TypeError):
-                pass
-            others.append(event)
-        for event in others:
-            self._other(event)
-
-    def _other(self, event: Any) -> None:
-        if not isinstance(event, dict):
-            self.other["entries that are no objects"] += 1
-            return
-        phase = event.get("ph")
-        if phase == "B":
-            self.open.setdefault(self._lane(event), []).append(event)
-        elif phase == "E":
-            stack = self.open.get(self._lane(event))
-            if not stack:
-                self.other["ends without a begin"] += 1
-                return
-            self.ends.append((len(self.begin), event.get("ts")))
-            self._add(stack.pop(), 0)
-        else:
-            self.other[f"events of phase {phase!r}"[:50]] += 1
-
-    def _lane(self, event: dict[str, Any]) -> str:
-        pid, tid = event.get("pid"), event.get("tid")
-        try:
-            return self.lanes[pid, tid]
-        except KeyError:
-            return self.lanes.setdefault((pid, tid), f"{pid}/{tid}")
-        except TypeError:  # a list or object, which cannot be a key
-            return f"{pid}/{tid}"
-
-    def _add(self, event: dict[str, Any], duration: Any) -> None:
-        get = event.get
-        category = get("cat", "")
-        if category.__class__ is not str:
-            category = str(category)
-        if category in _INTERESTING:
-            args = get("args")
-            self.args[len(self.begin)] = args if isinstance(args, dict) else {}
-        name = get("name", "")
-        self.category.append(category)
-        self.name.append(name if name.__class__ is str else str(name))
-        try:
-            lane = self.lanes[event["pid"], event["tid"]]
-        except (KeyError, TypeError):
-            lane = self._lane(event)
-        self.lane.append(lane)
-        self.begin.append(get("ts"))
-        self.duration.append(duration)
 
 
 def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTES) -> Ingested:
@@ -115,7 +35,7 @@ def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTE
     path = Path(path)
     if time_unit not in PLACES:
         raise InputError(f"time_unit {time_unit!r} is not known; allowed are {', '.join(PLACES)}")
-    events = _Events()
+    events = Events()
     with bounded.opened(path, max_bytes) as stream, _collector_paused():
         source = EventStream(stream, path.name)
         take = events.take
@@ -149,7 +69,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _slices(
-    file: str, events: _Events, time_unit: str, notes: list[Note]
+    file: str, events: Events, time_unit: str, notes: list[Note]
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """Table `slices`, and for its rows: place in `events`, begin and duration in ns."""
     begin, good_begin, rounded = to_ns(events.begin, time_unit)
@@ -184,7 +104,7 @@ def _picked(values: list[str], rows: np.ndarray) -> frames.Coded:
 class _Picked:
     """Kernels, copies and ranges among the slices."""
 
-    def __init__(self, file: str, events: _Events, rows: np.ndarray, begin: np.ndarray, duration: np.ndarray) -> None:
+    def __init__(self, file: str, events: Events, rows: np.ndarray, begin: np.ndarray, duration: np.ndarray) -> None:
         self._file, self._events = file, events
         self._begin, self._duration = begin, duration
         self._by: dict[str, list[int]] = {}
@@ -195,7 +115,7 @@ class _Picked:
 
     def kernels(self, notes: list[Note]) -> pd.DataFrame:
         calls: dict[int, int] = {}
-        for category in _CALLS:
+        for category in CALLS:
             for place in self._by.get(category, []):
                 number = _whole(self._events.args[place].get("correlation"))
                 seen = calls.setdefault(number, place)
@@ -218,7 +138,7 @@ class _Picked:
         )  # fmt: skip
 
     def copies(self) -> pd.DataFrame:
-        places = [(p, kind) for category, kind in _COPIES.items() for p in self._by.get(category, [])]
+        places = [(p, kind) for category, kind in COPIES.items() for p in self._by.get(category, [])]
         at = [p for p, _ in places]
         args = [self._events.args[p] for p in at]
         return copy_table(
@@ -264,7 +184,7 @@ def _size(value: Any) -> str:
         return ",".join(map(str, value))
 
 
-def _counted(events: _Events) -> list[Note]:
+def _counted(events: Events) -> list[Note]:
     """A line for whatever is not a slice."""
     notes = []
     unfinished = sum(map(len, events.open.values()))
@@ -279,7 +199,7 @@ def _counted(events: _Events) -> list[Note]:
     return notes
 
 
-def _no_kernels(events: _Events) -> Note:
+def _no_kernels(events: Events) -> Note:
     ranges = sum(c == "cuda_profiler_range" for c in events.category)
     if ranges:
         return Note("kernels", 0, f"no kernel event; {ranges} cuda_profiler_range slices hold counters in their place")

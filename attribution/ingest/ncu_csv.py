@@ -82,7 +82,7 @@ def load(
 
 def _checked_header(record: Record, name: str) -> list[str]:
     cells = record.cells
-    wanted = ("ID", "Kernel Name")
+    wanted = ("ID", "Kernel Name", *(_DETAIL if "Metric Name" in cells else ()))
     if missing := [w for w in wanted if w not in cells]:
         raise DataError(f"{name}: line {record.line}: header without {missing[0]!r}: not output of ncu")
     known = {*_LAUNCH, *_DETAIL, *_RULE}

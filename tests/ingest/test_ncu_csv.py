@@ -92,6 +92,8 @@ def test_encodings_and_line_ends(tmp_path: Path, mark: tuple[str, str]) -> None:
         ("terminal.csv", '"2","0.25"', '"2","0,25"', "line 7: '0,25' is not a number"),
         ("terminal.csv", '"","","","","","","","","","",""', '"x"', "line 4: the row of units is missing"),
         ("terminal.csv", '"ID",', '"I D",', "no header line"),
+        ("details.csv", '"Metric Value"', '"Metric Vlue"', "line 1: header without 'Metric Value'"),
+        ("details.csv", '"Rule Name"', '"Rule Type"', "line 1: a column of the header appears twice"),
         ("details.csv", '"61.84",\n', '"61.84"x,\n', "line 2: not a CSV row"),
         ("details.csv", '"61.84",\n', '"61.84","a","b",\n', "line 2: 18 cells, allowed are 20 or 15"),
         ("details.csv", '"12.5"\n', '"12.5\n', "line 4: a quoted cell that begins here never ends"),
