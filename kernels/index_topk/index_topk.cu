@@ -16,7 +16,8 @@
 // named 1             TopK's team, or Math's in repair the same                 TopK, or Math threads
 // named 2, 3          the other Math warpgroup         Math warpgroup 0, 1      256
 //
-// Scores that are NaN rank below all numbers.
+// A row in which some score is not finite (q.k beyond f16, or NaN among the inputs) is scored again in f32 by repair, where
+// ReLU(NaN) is 0; what is NaN even then ranks below all numbers.
 #include "attr/config.cuh"
 #include "attr/trace.cuh"
 #include "math.cuh"
@@ -120,11 +121,11 @@ extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS, 2)
 extern "C" __global__ void __launch_bounds__(stages::PLAN_THREADS)
     index_prepare(const uint4* k, const float* k_scale, const int* k_start, const int* k_end, uint4* sample_k,
                   float* sample_scale, shape::Info* info, shape::Info* sample_info, int4* batches, int4* sample_batches,
-                  int2* plan, int2* sample_plan, int* status, int* counts, unsigned int* control, int rows, int keys,
-                  int samples, int ctas, int seed) {
+                  int2* plan, int2* sample_plan, int* status, int* counts, unsigned int* control, u64* checksum, int rows,
+                  int keys, int samples, int ctas, int seed) {
   __shared__ unsigned int scratch[32];
   stages::Prepare{k, k_scale, k_start, k_end, sample_k, sample_scale, info, sample_info, batches, sample_batches, plan,
-                  sample_plan, status, counts, control, rows, keys, samples, ctas, static_cast<unsigned int>(seed)}
+                  sample_plan, status, counts, control, checksum, rows, keys, samples, ctas, static_cast<unsigned int>(seed)}
       .run(scratch);
 }
 

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from attribution.launch import TRACE, Call, Launch
+from attribution.launch import Operator as Steps
+
 HEADS, DIM, ROW_SPILL, UNROLL = 64, 128, 2048, 4
 BINS, LIST, MERGE_ROOM, MERGE_THREADS, PLAN_THREADS = 1024, 256, 8192, 256, 512
 Z = 4.3
@@ -23,24 +26,13 @@ SCRATCH_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class Launch:
-    """One kernel launch: which stage it belongs to, the entry, and what it is launched with."""
+class HopperLaunch(Launch):
+    """A launch of which all CTAs must be resident if it is `cooperative`: repair has a grid barrier.
 
-    stage: str
-    entry: str
-    grid: int
-    threads: int
-    smem_bytes: int
-    args: tuple[Any, ...]
+    A worker that ignores this relies on one CTA per SM of an idle card.
+    """
+
     cooperative: bool = False
-
-
-@dataclass(frozen=True)
-class Call:
-    """A stage that is somebody else's code."""
-
-    stage: str
-    fn: Callable[[], None]
 
 
 @dataclass
@@ -56,11 +48,20 @@ class Operator:
     checksum: Any
     info: Any
     scratch_bytes: int
+    store: bool = False
+    trace: Any = None
     keep: list[Any] = field(default_factory=list)
 
     def run(self, stages: tuple[str, ...] | None = None) -> None:
         """Enqueue the stages (all of them by default) on torch's current stream."""
-        execute(self.launches, self.kernels, stages)
+        execute(self.launches, self.kernels, stages, self.trace)
+
+    def steps(self) -> Steps:
+        """The same launches as the GPU worker takes them, and what they leave behind."""
+        output = {} if self.store else {"indices": self.output}
+        output |= {"status": self.status, "checksum": self.checksum}
+        counts = {("repair", "repaired_rows"): self.failed_rows}
+        return Steps(tuple(self.launches), output, {} if self.store else counts)
 
     def failed_rows(self) -> int:
         """Rows that were repaired in the last run; synchronizes."""
@@ -99,7 +100,9 @@ def smem_bytes(flags: Mapping[str, Any]) -> int:
 
 
 def merge_smem_bytes() -> int:
-    return (BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + 8 + (MERGE_ROOM + MERGE_THREADS * UNROLL) * 8 + 64 + 127) // 128 * 128
+    return (
+        (BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + 8 + (MERGE_ROOM + MERGE_THREADS * UNROLL) * 8 + 64 + 127) // 128 * 128
+    )
 
 
 def sample_size(keys: int) -> int:
@@ -116,7 +119,9 @@ class _Stream:
         return 0, torch.cuda.current_stream().cuda_stream
 
 
-def execute(launches: list[Launch | Call], kernels: Mapping[str, Any], stages: tuple[str, ...] | None) -> None:
+def execute(
+    launches: list[Launch | Call], kernels: Mapping[str, Any], stages: tuple[str, ...] | None, trace: Any = None
+) -> None:
     """Enqueue in order; capturable in a CUDA graph."""
     from cuda.core import LaunchConfig, launch
 
@@ -125,12 +130,22 @@ def execute(launches: list[Launch | Call], kernels: Mapping[str, Any], stages: t
         if stages is not None and item.stage not in stages:
             continue
         if isinstance(item, Call):
-            item.fn()
+            item.function()
             continue
         config = LaunchConfig(
-            grid=item.grid, block=item.threads, shmem_size=item.smem_bytes, is_cooperative=item.cooperative
+            grid=item.grid,
+            block=item.threads,
+            shmem_size=item.smem_bytes,
+            is_cooperative=getattr(item, "cooperative", False),
         )
-        launch(stream, config, kernels[item.entry], *item.args)
+        launch(stream, config, kernels[item.entry], *(_argument(a, trace) for a in item.args))
+
+
+def _argument(value: Any, trace: Any) -> Any:
+    """Tensors travel as pointers, everything else as it is."""
+    if value is TRACE:
+        return 0 if trace is None else trace.data_ptr()
+    return value.data_ptr() if hasattr(value, "data_ptr") else value
 
 
 ENTRIES = ("index_prepare", "index_sample", "index_threshold", "index_main", "index_merge", "index_repair")
@@ -186,13 +201,14 @@ def launch(
     trace: Any = None,
     z: float = Z,
 ) -> Operator:
-    """Allocate scratch and list the launches.
+    """Allocate scratch and list the launches.  Raises ValueError for inputs that `validate` refuses.
 
     inputs: q [Q, 64, 128], k [N, 128] fp8 e4m3; k_scale [N], w [Q, 64] f32; k_start, k_end [Q] int32; all contiguous.
     knobs: ctas (0: one per SM), sample_seed, samples (0: by `sample_size`).  output: int32 [Q, K].
     """
     import torch
 
+    validate(inputs, int(flags["K"]))
     q, k = inputs["q"], inputs["k"]
     rows, keys, device = q.shape[0], k.shape[0], q.device
     block_q, top, tile, seg = int(flags["BLOCK_Q"]), int(flags["K"]), tile_keys(flags), segments(flags)
@@ -221,48 +237,241 @@ def launch(
     smem, block = smem_bytes(flags), threads(flags)
     q_map, k_map, s_map = _map(q, HEADS), _map(k, tile), _map(sample_k, tile)
     tail = (status, failed, control, checksum)
-    p = [t.data_ptr() for t in tail]
-    trace_ptr = trace.data_ptr() if trace is not None else 0
 
-    def score(stage: str, entry: str, keymap: Any, scale: Any, rinfo: Any, bat: Any, pl: Any, to: Any, n: int, stride: int,
-              grid: int, coop: bool = False) -> Launch:
+    def score(
+        stage: str,
+        entry: str,
+        keymap: Any,
+        scale: Any,
+        rows_of: Any,
+        batch: Any,
+        share: Any,
+        to: Any,
+        n: int,
+        grid: int,
+        cooperative: bool = False,
+    ) -> Launch:
         args = (
-            q_map, keymap, inputs["w"].data_ptr(), scale.data_ptr(), rinfo.data_ptr(), bat.data_ptr(), pl.data_ptr(),
-            cand.data_ptr(), counts.data_ptr(), to.data_ptr(), out.data_ptr(), *p, trace_ptr,
-            i32(rows), i32(n), i32(stride), i32(repair_rows),
+            q_map,
+            keymap,
+            inputs["w"],
+            scale,
+            rows_of,
+            batch,
+            share,
+            cand,
+            counts,
+            to,
+            out,
+            *tail,
+            TRACE,
+            i32(rows),
+            i32(n),
+            i32(n),
+            i32(repair_rows),
         )
-        return Launch(stage, entry, grid, block, smem, args, coop)
+        return HopperLaunch(stage, entry, (grid, 1, 1), block, smem, args, None, cooperative)
 
-    prepare = Launch(
-        "sample_gather", "index_prepare", 2 + sms, PLAN_THREADS, 0,
-        (k.data_ptr(), inputs["k_scale"].data_ptr(), inputs["k_start"].data_ptr(), inputs["k_end"].data_ptr(),
-         sample_k.data_ptr(), sample_scale.data_ptr(), info.data_ptr(), sample_info.data_ptr(), first.data_ptr(),
-         sample_first.data_ptr(), plan.data_ptr(), sample_plan.data_ptr(), status.data_ptr(), counts.data_ptr(),
-         control.data_ptr(), i32(rows), i32(keys), i32(samples), i32(ctas), i32(int(knobs.get("sample_seed", 0)))),
-    )
-    main = score("main", "index_main", k_map, inputs["k_scale"], info, first, plan, scores, keys, keys, ctas)
-    launches: list[Launch | Call] = [prepare]
+    seed = i32(int(knobs.get("sample_seed", 0)))
+    launches: list[Launch | Call] = [
+        HopperLaunch(
+            "sample_gather",
+            "index_prepare",
+            (2 + sms, 1, 1),
+            PLAN_THREADS,
+            0,
+            (
+                k,
+                inputs["k_scale"],
+                inputs["k_start"],
+                inputs["k_end"],
+                sample_k,
+                sample_scale,
+                info,
+                sample_info,
+                first,
+                sample_first,
+                plan,
+                sample_plan,
+                status,
+                counts,
+                control,
+                checksum,
+                i32(rows),
+                i32(keys),
+                i32(samples),
+                i32(ctas),
+                seed,
+            ),
+        )
+    ]
     if not store:
         launches += [
-            score("sample_scores", "index_sample", s_map, sample_scale, sample_info, sample_first, sample_plan, scratch,
-                  samples, samples, ctas),
-            Launch("threshold", "index_threshold", -(-rows // 4), 128, 4 * samples * 4,
-                   (scratch.data_ptr(), sample_info.data_ptr(), info.data_ptr(), i32(rows), i32(samples), np.float32(z))),
+            score(
+                "sample_scores",
+                "index_sample",
+                s_map,
+                sample_scale,
+                sample_info,
+                sample_first,
+                sample_plan,
+                scratch,
+                samples,
+                ctas,
+            ),
+            HopperLaunch(
+                "threshold",
+                "index_threshold",
+                (-(-rows // 4), 1, 1),
+                128,
+                4 * samples * 4,
+                (scratch, sample_info, info, i32(rows), i32(samples), np.float32(z)),
+            ),
         ]
-    launches.append(main)
+    launches.append(score("main", "index_main", k_map, inputs["k_scale"], info, first, plan, scores, keys, ctas))
     if flags["FILTER"] and flags["SELECT"] and not store:
         if flags["SCHEDULE"] == "shares" and ctas > 1:
-            launches.append(
-                Launch("merge", "index_merge", (ctas - 1) * block_q, MERGE_THREADS, merge_smem_bytes(),
-                       (info.data_ptr(), plan.data_ptr(), cand.data_ptr(), counts.data_ptr(), out.data_ptr(), *p,
-                        i32(rows), i32(ctas)))
-            )
+            args = (info, plan, cand, counts, out, *tail, i32(rows), i32(ctas))
+            grid = ((ctas - 1) * block_q, 1, 1)
+            launches.append(HopperLaunch("merge", "index_merge", grid, MERGE_THREADS, merge_smem_bytes(), args))
         if flags["EMIT"]:
             launches.append(
-                score("repair", "index_repair", k_map, inputs["k_scale"], info, first, plan, scratch, keys, keys,
-                      min(ctas, sms), True)
+                score(
+                    "repair",
+                    "index_repair",
+                    k_map,
+                    inputs["k_scale"],
+                    info,
+                    first,
+                    plan,
+                    scratch,
+                    keys,
+                    min(ctas, sms),
+                    True,
+                )
             )
-    used = (sample_k, sample_scale, info, sample_info, plan, sample_plan, first, sample_first, counts, cand, scratch, *tail)
+    used = (
+        sample_k,
+        sample_scale,
+        info,
+        sample_info,
+        plan,
+        sample_plan,
+        first,
+        sample_first,
+        counts,
+        cand,
+        scratch,
+        *tail,
+    )
     size = sum(t.numel() * t.element_size() for t in used)
-    return Operator(launches, kernels, out, scores, status, control, checksum, info, size,
-                    [*used, q, k, inputs, trace])
+    return Operator(
+        launches, kernels, out, scores, status, control, checksum, info, size, store, trace, [*used, q, k, inputs]
+    )
+
+
+KEYS_MOST = 1 << 19
+"""A candidate's key and its rank share 32 bits."""
+
+
+def validate(inputs: Mapping[str, Any], k_top: int) -> None:
+    """Raises ValueError naming the argument, its value and what is allowed.  Does not read device memory."""
+    import torch
+
+    q, k = inputs["q"], inputs["k"]
+    if q.dim() != 3 or q.shape[0] < 1 or tuple(q.shape[1:]) != (HEADS, DIM):
+        raise ValueError(f"q has shape {tuple(q.shape)}: allowed is [Q, {HEADS}, {DIM}] with Q >= 1")
+    if k.dim() != 2 or k.shape[1] != DIM or k.shape[0] % 128 or not 128 <= k.shape[0] <= KEYS_MOST:
+        raise ValueError(f"k has shape {tuple(k.shape)}: allowed is [N, {DIM}], N a multiple of 128 up to {KEYS_MOST}")
+    if k_top not in (512, 1024, 2048):
+        raise ValueError(f"k_top = {k_top}: allowed are 512, 1024, 2048")
+    rows, keys, fp8 = q.shape[0], k.shape[0], torch.float8_e4m3fn
+    wanted = {
+        "q": (fp8, (rows, HEADS, DIM)),
+        "k": (fp8, (keys, DIM)),
+        "k_scale": (torch.float32, (keys,)),
+        "w": (torch.float32, (rows, HEADS)),
+        "k_start": (torch.int32, (rows,)),
+        "k_end": (torch.int32, (rows,)),
+    }
+    for name, (dtype, shape) in wanted.items():
+        tensor = inputs[name]
+        if tensor.dtype != dtype:
+            raise ValueError(f"{name} has dtype {tensor.dtype}: allowed is {dtype}")
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}: allowed is {shape}")
+        if tensor.device != q.device or tensor.device.type != "cuda":
+            raise ValueError(f"{name} is on {tensor.device}: allowed is the CUDA device of q, {q.device}")
+        if not tensor.is_contiguous() or tensor.data_ptr() % 16:
+            raise ValueError(f"{name} has strides {tensor.stride()}: allowed is contiguous and aligned to 16 bytes")
+
+
+def validate_bounds(k_start: Any, k_end: Any, keys: int) -> None:
+    """Raises ValueError for reversed bounds or bounds outside [0, N].  Reads device memory: synchronizes."""
+    import torch
+
+    bad = torch.nonzero((k_start < 0) | (k_end < k_start) | (k_end > keys))
+    if bad.numel():
+        row = int(bad[0, 0])
+        pair = int(k_start[row]), int(k_end[row])
+        raise ValueError(f"k_start, k_end of row {row} are {pair}: allowed is 0 <= k_start <= k_end <= {keys}")
+
+
+def illegal(flags: Mapping[str, Any]) -> str | None:
+    """The reason why the GPU source cannot be built or launched with these flags, or None."""
+    warpgroups, block_q = int(flags["MATH_WARPGROUPS"]), int(flags["BLOCK_Q"])
+    if warpgroups not in (1, 2):
+        return f"MATH_WARPGROUPS = {warpgroups}: 128 accumulators a thread leave room for 1 or 2"
+    if int(flags["KV_STAGES"]) < warpgroups:
+        return (
+            f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {warpgroups}: each needs a stage of its own"
+        )
+    if int(flags["SEGMENT_CAPACITY"]) % 2:
+        return f"SEGMENT_CAPACITY = {flags['SEGMENT_CAPACITY']}: candidates are copied in pairs, so it must be even"
+    if row_room(flags) >= 8192:
+        return f"{row_room(flags)} candidate entries a row: a rank has 13 bits, so at most 8191; lower SEGMENT_CAPACITY"
+    if smem_bytes(flags) > SMEM_MOST_BYTES:
+        size = smem_bytes(flags)
+        return f"{size} bytes of shared memory at BLOCK_Q {block_q}: at most {SMEM_MOST_BYTES}; lower KV_STAGES"
+    return None
+
+
+def entry_table() -> tuple[tuple[str, Callable[[Mapping[str, Any]], int], Callable[[Mapping[str, Any]], int]], ...]:
+    """(entry, threads of flags, dynamic shared memory of flags) for the declaration; threshold's depends on the sample."""
+    scoring = ((name, threads, smem_bytes) for name in ("index_main", "index_sample", "index_repair"))
+    return (
+        *scoring,
+        ("index_prepare", lambda flags: PLAN_THREADS, lambda flags: 0),
+        ("index_threshold", lambda flags: 128, lambda flags: 4 * 4 * 256),
+        ("index_merge", lambda flags: MERGE_THREADS, lambda flags: merge_smem_bytes()),
+    )
+
+
+def index_topk(
+    q: Any,
+    k: Any,
+    k_scale: Any,
+    w: Any,
+    k_start: Any,
+    k_end: Any,
+    *,
+    k_top: int = 2048,
+    out: Any = None,
+    kernels: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    check_bounds: bool = True,
+) -> Any:
+    """One run on torch's current stream; returns int32 [Q, k_top], unordered, padded with -1.
+
+    `kernels`: `load` of a cubin built with `flags`, whose K is `k_top`.  `check_bounds` reads the bounds and so
+    synchronizes: switch it off inside a capture.  Raises ValueError.
+    """
+    inputs = {"q": q, "k": k, "k_scale": k_scale, "w": w, "k_start": k_start, "k_end": k_end}
+    validate(inputs, k_top)
+    if int(flags["K"]) != k_top:
+        raise ValueError(f"k_top = {k_top}: the kernels were built for K = {flags['K']}: build them for {k_top}")
+    if check_bounds:
+        validate_bounds(k_start, k_end, k.shape[0])
+    made = launch(inputs, flags, {}, kernels, output=out)
+    made.run()
+    return made.output

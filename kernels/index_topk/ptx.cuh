@@ -75,7 +75,5 @@ __device__ __forceinline__ u32 dynamic_smem_bytes() {
   asm volatile("mov.u32 %0, %%dynamic_smem_size;" : "=r"(v));
   return v;
 }
-__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void wait_for_upstream() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 }  // namespace ptx

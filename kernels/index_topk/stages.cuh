@@ -43,6 +43,7 @@ struct Prepare {
   int2 *plan, *sample_plan;
   int *status, *counts;
   u32* control;
+  u64* checksum;
   int rows, keys, samples, ctas;
   u32 seed;
 
@@ -111,6 +112,7 @@ struct Prepare {
       const bool sampled = blockIdx.x == 1;
       plan_tiles(sampled, sampled ? sample_batches : batches, sampled ? sample_plan : plan, scratch);
       if (!sampled && threadIdx.x < 2) control[threadIdx.x] = 0;
+      if (!sampled && threadIdx.x == 0) *checksum = 0;
       return;
     }
     const int thread = (blockIdx.x - 2) * blockDim.x + threadIdx.x, threads = (gridDim.x - 2) * blockDim.x;

@@ -1,0 +1,113 @@
+"""What the GPU worker needs of index_topk: inputs on the card, the steps of an operator, a reference and the checks.
+
+In: shape, distribution, seed, flags, knobs.  Out: see attribution/launch.py.
+The reference is torch's: FP8 values are exact in float32, sums over 128 dimensions and 64 heads are float32's.  The kernel's
+own scores differ from it by at most TOLERANCE of a row's largest, so a selection is right when no selected key lies below the
+K-th best by more than twice that.  Bitwise exactness against STORE_SCORES is what tests/gpu asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attribution.declare import Check, Flags, Inputs, Knobs, Shape
+from attribution.launch import Call, Operator
+
+from . import operator as op
+from .inputs import make
+
+ARCH = "sm_90a"
+TOLERANCE = {"f32": 1e-3, "f16": 1e-3, "packed": 2e-3, "bf16": 6e-3}
+"""Of a row's largest score; measured on an H200 on normal inputs: 2e-4, 3e-4, 8e-4, 2e-3."""
+ROWS_CHECKED = 64
+"""A reference of all rows of Q 4096 x N 131072 would take as long as everything else together."""
+
+
+def inputs(shape: Shape, distribution: str, seed: int) -> dict[str, Any]:
+    """The host's inputs as CUDA tensors; FP8 travels as bytes."""
+    import numpy as np
+    import torch
+
+    out = {}
+    for name, array in make(shape, distribution, seed).items():
+        raw = np.array(array)
+        if raw.dtype.itemsize == 1:
+            out[name] = torch.from_numpy(raw.view(np.uint8)).cuda().view(torch.float8_e4m3fn)
+        else:
+            out[name] = torch.from_numpy(raw).cuda()
+    return out
+
+
+def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
+    """The fused operator, or with STORE_SCORES the scorer followed by torch.topk."""
+    made = op.launch(inputs, flags, knobs, {})
+    steps = made.steps()
+    if not flags["STORE_SCORES"]:
+        return steps
+    import torch
+
+    k_top, width = int(flags["K"]), min(int(flags["K"]), made.scores.shape[1])
+    values = torch.empty((made.scores.shape[0], width), device="cuda")
+    places = torch.empty((made.scores.shape[0], width), dtype=torch.int64, device="cuda")
+    made.output.fill_(-1)
+
+    def select() -> None:
+        torch.topk(made.scores, width, dim=1, sorted=False, out=(values, places))
+        places.masked_fill_(values == -torch.inf, -1)
+        made.output[:, :width].copy_(places)
+
+    output = {"indices": made.output[:, :width] if width == k_top else made.output}
+    return Operator((*steps.steps, Call("select", select)), output)
+
+
+def rows_checked(rows: int) -> list[int]:
+    """Rows spread over the batch, first and last among them."""
+    count = min(rows, ROWS_CHECKED)
+    return sorted({round(i * (rows - 1) / max(1, count - 1)) for i in range(count)})
+
+
+def reference(inputs: Inputs, shape: Shape, flags: Flags) -> dict[str, Any]:
+    """Scores of `rows_checked` by torch, float32 [rows, N], -inf outside the bounds."""
+    import torch
+
+    rows = torch.tensor(rows_checked(shape["q"]), device="cuda")
+    keys = inputs["k"].float()
+    place = torch.arange(shape["n"], device="cuda")
+    scores = torch.empty((len(rows), shape["n"]), device="cuda")
+    for i, row in enumerate(rows.tolist()):
+        dots = (inputs["q"][row].float() @ keys.T).relu()
+        scores[i] = (inputs["w"][row].double() @ dots.double()).float() * inputs["k_scale"]
+    outside = (place < inputs["k_start"][rows][:, None]) | (place >= inputs["k_end"][rows][:, None])
+    return {"rows": rows, "scores": scores.masked_fill_(outside, -torch.inf)}
+
+
+def check(inputs: Inputs, output: Any, reference: Any, shape: Shape, flags: Flags) -> list[Check]:
+    """Count, bounds and uniqueness of every row; scores of the rows that have a reference."""
+    if "indices" not in output or not (flags["EMIT"] or flags["STORE_SCORES"]):
+        return [Check("rung", True, "no indices on this rung: equal work is judged by counters")]
+    import torch
+
+    k_top, indices = int(flags["K"]), output["indices"].long()
+    begin, end = inputs["k_start"].long()[:, None], inputs["k_end"].long()[:, None]
+    filled = indices >= 0
+    count = filled.sum(1) == (end - begin)[:, 0].clamp(max=k_top)
+    inside = (((indices >= begin) & (indices < end)) | (indices == -1)).all(1)
+    order = indices.sort(1).values
+    unique = ~((order[:, 1:] == order[:, :-1]) & (order[:, 1:] >= 0)).any(1)
+    rows, scores = reference["rows"], reference["scores"]
+    mine = torch.where(filled[rows], scores.gather(1, indices[rows].clamp(min=0)), torch.inf)
+    kth = scores.topk(min(k_top, scores.shape[1]), 1).values[:, -1:]
+    room = 2 * TOLERANCE[str(flags["REDUCE_MATH"])] * scores.masked_fill(scores == -torch.inf, 0).abs().amax(1, True)
+    best = ((mine >= kth - room) | (kth == -torch.inf)).all(1)
+    return [
+        _rows("selected_count", count),
+        _rows("inside_bounds", inside),
+        _rows("unique", unique),
+        _rows("among_the_best", best),
+    ]
+
+
+def _rows(name: str, good: Any) -> Check:
+    bad = (~good).nonzero()[:, 0].tolist()
+    what = f"all {len(good)} rows" if not bad else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
+    return Check(name, not bad, what)
