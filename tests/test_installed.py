@@ -28,7 +28,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def attr(site: Path, cwd: Path, *arguments: str) -> str:
     """`python -m attribution` with only the unpacked wheel and the dependencies on its path."""
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import attribution; from attribution.cli import main; main()"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import attribution; from attribution.cli import main; main()"
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, str(site), *arguments], cwd=cwd, capture_output=True, text=True, check=False
     )

@@ -16,14 +16,16 @@ def untraced(text: str) -> str:
     """
     marker = '#line 1 "kernels/'
     parts = text.split(marker)
-    return marker.join([parts[0], *(_strip(part) for part in parts[1:])])
+    # A lane that is a member of a struct in one file is closed through an object of it in another.
+    lanes = sorted({lane for part in parts[1:] for lane in _LANE.findall(part)})
+    return marker.join([parts[0], *(_strip(part, lanes) for part in parts[1:])])
 
 
-def _strip(text: str) -> str:
-    for reference, name in sorted(set(_LANE.findall(text))):
-        text = re.sub(rf"attr::Lane<[^>]*>\s+{name}\s*(?:\([^;]*\))?;", ";", text)
+def _strip(text: str, lanes: list[tuple[str, str]]) -> str:
+    for reference, name in lanes:
+        text = re.sub(rf"(?:\[\[no_unique_address\]\]\s*)?attr::Lane<[^>]*>\s+{name}\s*(?:\([^;]*\))?;", ";", text)
         text = re.sub(rf"\b{name}\.(?:template\s+)?(?:begin|end)<[^>]*>\s*\([^;]*\);", ";", text)
-        text = re.sub(rf"\b{name}\.close\(\);", ";", text)
+        text = re.sub(rf"(?:\b\w+\.)?\b{name}\.close\(\);", ";", text)
         if reference:
             text = re.sub(rf",\s*attr::Lane<[^>]*>\s*&\s*{name}\b", "", text)
             text = re.sub(rf",\s*{name}\b(?=\s*[,)])", "", text)

@@ -7,9 +7,10 @@ The declaration only: arithmetic is in host.py, answers in reference.py.
 
 from __future__ import annotations
 
-from attribution.declare import Axis, Event, Flag, Flags, Kernel, Knobs, Shape
+from attribution.declare import Axis, Entry, Event, Flag, Flags, Kernel, Knobs, Shape
 from attribution.errors import InputError
 
+from . import operator
 from .host import host
 from .inputs import DISTRIBUTIONS, TILE_KEYS, make, segments
 from .reference import check, reference
@@ -30,8 +31,19 @@ FLAGS = {
     "SCAN": Flag("counts", "TopK walks the reserved capacity or the actual counts", ("reserved", "counts")),
     "SPILL": Flag(True, "a segment that is full spills; off: its row is computed again"),
     "BLOCK_Q": Flag(2, "query rows of a batch", (1, 2, 4)),
-    "KV_STAGES": Flag(3, "key tiles in flight", (1, 2, 3, 4, 5, 6)),
-    "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role", (1, 2, 3, 4)),
+    "KV_STAGES": Flag(3, "key tiles in flight", (1, 2, 3, 4, 5, 6, 8, 10, 12)),
+    "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role", (1, 2)),
+    "TOPK_WARPS": Flag(3, "warps of the TopK role; the reference machine has one thread a role", (3, 7)),
+    "REDUCE_MATH": Flag(
+        "packed",
+        "arithmetic of the sum over heads on a GPU; float64 on the reference machine",
+        ("f32", "f16", "bf16", "packed"),
+    ),
+    "PINGPONG": Flag(True, "the two Math warpgroups take turns at the tensor cores (GPU)"),
+    "SCHEDULE": Flag(
+        "rows", "a CTA takes whole batches c, c + ctas, ...; or an equal share of all tiles (GPU)", ("rows", "shares")
+    ),
+    "SELECT_TILES": Flag(112, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
     "STORE_SCORES": Flag(False, "write the score matrix and select from it afterwards: the unfused operator"),
     "K": Flag(2048, "keys to select per row", (512, 1024, 2048)),
     "TRACE": Flag(0, "0 none, 1 per query batch, 2 per tile", (0, 1, 2)),
@@ -54,6 +66,8 @@ def illegal(flags: Flags) -> str | None:
             f"capacity {capacity} ({segments(flags)} segments of {flags['SEGMENT_CAPACITY']}) is below K = {flags['K']}: "
             "raise SEGMENT_CAPACITY"
         )
+    if int(flags["KV_STAGES"]) < int(flags["MATH_WARPGROUPS"]):
+        return f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {flags['MATH_WARPGROUPS']}: each reads a stage of its own"
     if (flags["DELAY_ROLE"] == "none") != (flags["DELAY_CYCLES"] == 0):
         return "DELAY_ROLE and DELAY_CYCLES go together: set both or neither"
     return None
@@ -104,6 +118,14 @@ KERNEL = Kernel(
     reference=reference,
     check=check,
     host=host,
+    source="index_topk.cu",
+    entries=(
+        *(Entry(f"index_{name}", operator.threads, operator.smem_bytes) for name in ("main", "sample", "repair")),
+        Entry("index_merge", lambda flags: operator.MERGE_THREADS, lambda flags: operator.merge_smem_bytes()),
+        Entry("index_prepare", lambda flags: operator.PLAN_THREADS, lambda flags: 0),
+        Entry("index_threshold", lambda flags: 128, lambda flags: 0),
+    ),
+    gpu="gpu",
     illegal=illegal,
     illegal_shape=illegal_shape,
 )

@@ -54,7 +54,7 @@ struct Role {
   using R = Rung<M>;
   Smem& s;
   const Args& a;
-  attr::Lane<role::math> trace;
+  [[no_unique_address]] attr::Lane<role::math> trace;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4;
   const int query = lane % 4 % flag::BLOCK_Q;
   const int key_in_tile = lane % 4 / flag::BLOCK_Q * 64 + warp % 4 * 16 + lane / 4;

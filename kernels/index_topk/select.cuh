@@ -328,7 +328,7 @@ __device__ __forceinline__ void from_memory(const T& team, SelectScratch& s, con
 struct Role {
   Smem& s;
   const Args& a;
-  attr::Lane<role::topk> trace;
+  [[no_unique_address]] attr::Lane<role::topk> trace;
   const Team<shape::TOPK_THREADS> team;
   u64 folded = 0;
 

@@ -27,7 +27,7 @@ struct Loader {
   Smem& s;
   const Args& a;
   const CUtensorMap *q_map, *k_map;
-  attr::Lane<role::tma> lane;
+  [[no_unique_address]] attr::Lane<role::tma> lane;
   Ring queries{}, keys{};
 
   // Announces a piece; `rows` of its batch are row, row + 1, ... or taken from a list.

@@ -7,9 +7,7 @@ import pytest
 from attribution.build.residency import LIMITS, SMS, limits_of, residency
 
 HOPPER = LIMITS["9.0"]
-CORPUS = Path(
-    os.environ.get("ATTR_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus")
-)
+CORPUS = Path(os.environ.get("ATTR_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus"))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +104,7 @@ def test_limits_agree_with_what_ncu_reports():
             assert limits.smem_cta_bytes == value(of_cta)
             reserved = f"{attribute}reserved_shared_memory_per_block"
             assert limits.smem_reserved_bytes == value(reserved)
-            smem = sum(
-                value(f"launch__shared_mem_per_block_{kind}") or 0 for kind in ("static", "dynamic")
-            )
+            smem = sum(value(f"launch__shared_mem_per_block_{kind}") or 0 for kind in ("static", "dynamic"))
             # ncu takes the carve-out that the driver chose for this launch.
             chosen = replace(limits, smem_bytes=int(value("launch__shared_mem_config_size")))
             found = residency(
@@ -117,9 +113,7 @@ def test_limits_agree_with_what_ncu_reports():
                 int(value("launch__registers_per_thread")),
                 int(smem),
             )
-            assert found.fits == {
-                ours: value(f"launch__occupancy_limit_{theirs}") for ours, theirs in names.items()
-            }
+            assert found.fits == {ours: value(f"launch__occupancy_limit_{theirs}") for ours, theirs in names.items()}
             seen.add(capability)
     assert seen >= {"7.5", "8.0", "8.9", "9.0"}
 

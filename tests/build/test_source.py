@@ -63,9 +63,7 @@ def test_headers_are_pasted_once_under_their_own_names(tmp_path):
 
 
 def test_includes_in_comments_are_comments_and_in_strings_are_not_looked_for(tmp_path):
-    text = (
-        '// #include "no.cuh"\n/*\n#include "no.cuh"\n*/\nconst char* s = "/*";\n#include "a.cuh"\n'
-    )
+    text = '// #include "no.cuh"\n/*\n#include "no.cuh"\n*/\nconst char* s = "/*";\n#include "a.cuh"\n'
     kernel = tiny(tmp_path, text, headers={"a.cuh": "int a;\n"})
     unit = source.expand(kernel, kernel.resolve_flags({}))
     assert "int a;" in unit.text
