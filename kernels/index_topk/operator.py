@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attribution.declare import Flag
 from attribution.launch import TRACE, Call, Launch
 from attribution.launch import Operator as Steps
 
@@ -23,6 +24,23 @@ Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
 SCRATCH_BYTES = 32 << 20
 """Scores of failed rows that are held at a time."""
+
+
+FLAGS = {
+    "BLOCK_Q": Flag(4, "query rows of a batch; a tile holds 256 / BLOCK_Q keys", (1, 2, 4)),
+    "KV_STAGES": Flag(8, "key tiles in flight", tuple(range(1, 17))),
+    "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role, 128 accumulators a thread", (1, 2)),
+    "TOPK_WARPS": Flag(7, "warps of the TopK role", (3, 7)),
+    "REDUCE_MATH": Flag(
+        "packed",
+        "sum over heads: f32 on ordinary lanes, packed f16 on ordinary lanes, f16 or bf16 on the tensor cores",
+        ("f32", "packed", "f16", "bf16"),
+    ),
+    "PINGPONG": Flag(True, "two Math warpgroups issue in turns; off: they drift"),
+    "SCHEDULE": Flag("shares", "equal shares of all work, or whole batches cta, cta + ctas, ...", ("shares", "rows")),
+    "SELECT_TILES": Flag(100, "least cost of a batch in tiles when shares are made: what TopK takes for its rows"),
+}
+"""Flags of the GPU source that the declaration adds or whose default and choices it takes; see `illegal`."""
 
 
 @dataclass(frozen=True)
