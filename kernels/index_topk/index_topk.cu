@@ -25,6 +25,7 @@
 #include "shape.cuh"
 #include "stages.cuh"
 #include "tma.cuh"
+#include "topk.cuh"
 
 using ptx::u64;
 
@@ -80,7 +81,7 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
       }
     } else if constexpr (math::Rung<M>::filters) {
       const int rank = threadIdx.x - shape::MATH_THREADS - 32;
-      select::Role{s, a, attr::Lane<role::topk>(trace, rank == 0), {1, rank}}.run();
+      topk::Role{s, a, attr::Lane<role::topk>(trace, rank == 0), {1, rank}}.run();
     }
   }
 }
