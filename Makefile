@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # With a GPU the same commands also install what measures on it.
 EXTRAS := cuda,notebooks,dev$(if $(wildcard /dev/nvidia0),$(shell $(PYTHON) -c 'import torch' 2>/dev/null || echo ,gpu))
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test lint check bench fuzz clean
 
 demo: $(VENV)/ready
 	$(BIN)/attr run --variant math_only --out recordings/demo --overwrite
@@ -22,6 +22,9 @@ check: lint test
 
 bench: $(VENV)/ready
 	$(BIN)/python -m bench
+
+fuzz: $(VENV)/ready
+	$(BIN)/python -m bench.fuzz 600
 
 clean:
 	rm -rf $(VENV) build dist recordings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("startup", "build", "trace", "verdicts")
+NAMES = ("startup", "build", "trace", "verdicts", "ingest")
 
 
 def main() -> None:

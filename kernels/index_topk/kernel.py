@@ -67,7 +67,7 @@ def illegal(flags: Flags) -> str | None:
             "raise SEGMENT_CAPACITY"
         )
     if int(flags["KV_STAGES"]) < int(flags["MATH_WARPGROUPS"]):
-        return f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {flags['MATH_WARPGROUPS']}: each reads a stage of its own"
+        return f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {flags['MATH_WARPGROUPS']}: each needs a stage"
     if (flags["DELAY_ROLE"] == "none") != (flags["DELAY_CYCLES"] == 0):
         return "DELAY_ROLE and DELAY_CYCLES go together: set both or neither"
     return None
