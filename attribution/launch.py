@@ -35,6 +35,8 @@ class Launch:
     smem_bytes: int
     args: tuple[Any, ...]
     cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    """All CTAs must be resident together: the kernel has a barrier across the grid."""
 
 
 @dataclass(frozen=True)

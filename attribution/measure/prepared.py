@@ -96,7 +96,9 @@ class Prepared:
             # cuda.core counts the grid in clusters.
             grid = tuple(g // c for g, c in zip(grid, step.cluster, strict=True))  # type: ignore[assignment]
             extra = {"cluster": step.cluster}
-        config = LaunchConfig(grid=grid, block=step.threads, shmem_size=step.smem_bytes, **extra)
+        config = LaunchConfig(
+            grid=grid, block=step.threads, shmem_size=step.smem_bytes, is_cooperative=step.cooperative, **extra
+        )
         arguments = [_argument(step, i, a, trace) for i, a in enumerate(step.args)]
         return lambda: launch(on_stream(), config, entry, *arguments)
 

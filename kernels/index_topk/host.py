@@ -18,7 +18,7 @@ from attribution.declare import Flags, Inputs, Knobs, Shape
 from attribution.measure.host import Clock, HostRun, Stage
 from attribution.schedule import Link, Pipeline, Role
 
-from .inputs import DIM, HEADS, SPILL_ENTRIES, TILE_KEYS, WARP_KEYS, segments
+from .inputs import DIM, HEADS, SPILL_ROW, TILE_KEYS, WARP_KEYS, segments
 from .reference import ordered_keys
 
 HOST_TILE = 1024
@@ -183,7 +183,7 @@ class Run:
         slot.index[sorted_segments[fits], place[fits]] = index[order[fits]]
         slot.counts += added
         if not fits.all():
-            spilled = ~fits & (place < self.capacity + SPILL_ENTRIES) & bool(self.flags["SPILL"])
+            spilled = ~fits & (place < self.capacity + SPILL_ROW // self.segments) & bool(self.flags["SPILL"])
             slot.spilled.append((keys[order[spilled]], index[order[spilled]]))
             slot.lost |= bool((~fits & ~spilled).any())
 

@@ -17,8 +17,8 @@ DIM = 128
 WARP_KEYS = 16
 """Keys of a 128-key tile that one Math warp owns: M = 64 a warpgroup, four warps."""
 TILE_KEYS = 128
-SPILL_ENTRIES = 256
-"""Room behind each segment for what overflows it."""
+SPILL_ROW = 2048
+"""Entries of a row's spill, shared out evenly behind its segments."""
 
 DISTRIBUTIONS = ("normal", "plus_100", "times_1e-8", "ties", "clustered", "overflow")
 

@@ -43,7 +43,7 @@ FLAGS = {
     "SCHEDULE": Flag(
         "rows", "a CTA takes whole batches c, c + ctas, ...; or an equal share of all tiles (GPU)", ("rows", "shares")
     ),
-    "SELECT_TILES": Flag(112, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
+    "SELECT_TILES": Flag(100, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
     "STORE_SCORES": Flag(False, "write the score matrix and select from it afterwards: the unfused operator"),
     "K": Flag(2048, "keys to select per row", (512, 1024, 2048)),
     "TRACE": Flag(0, "0 none, 1 per query batch, 2 per tile", (0, 1, 2)),
@@ -66,11 +66,9 @@ def illegal(flags: Flags) -> str | None:
             f"capacity {capacity} ({segments(flags)} segments of {flags['SEGMENT_CAPACITY']}) is below K = {flags['K']}: "
             "raise SEGMENT_CAPACITY"
         )
-    if int(flags["KV_STAGES"]) < int(flags["MATH_WARPGROUPS"]):
-        return f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {flags['MATH_WARPGROUPS']}: each needs a stage"
     if (flags["DELAY_ROLE"] == "none") != (flags["DELAY_CYCLES"] == 0):
         return "DELAY_ROLE and DELAY_CYCLES go together: set both or neither"
-    return None
+    return operator.illegal(flags)
 
 
 def illegal_shape(shape: Shape, flags: Flags, knobs: Knobs) -> None:
@@ -123,7 +121,7 @@ KERNEL = Kernel(
         *(Entry(f"index_{name}", operator.threads, operator.smem_bytes) for name in ("main", "sample", "repair")),
         Entry("index_merge", lambda flags: operator.MERGE_THREADS, lambda flags: operator.merge_smem_bytes()),
         Entry("index_prepare", lambda flags: operator.PLAN_THREADS, lambda flags: 0),
-        Entry("index_threshold", lambda flags: 128, lambda flags: 0),
+        Entry("index_threshold", lambda flags: 128, lambda flags: 4 * 4 * 256),
     ),
     gpu="gpu",
     illegal=illegal,

@@ -8,13 +8,12 @@ Misuse: an Operator belongs to its tensors' addresses; never run one while anoth
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from attribution.declare import Flag
 from attribution.launch import TRACE, Call, Launch
 from attribution.launch import Operator as Steps
 
@@ -24,33 +23,6 @@ Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
 SCRATCH_BYTES = 32 << 20
 """Scores of failed rows that are held at a time."""
-
-
-FLAGS = {
-    "BLOCK_Q": Flag(4, "query rows of a batch; a tile holds 256 / BLOCK_Q keys", (1, 2, 4)),
-    "KV_STAGES": Flag(8, "key tiles in flight", tuple(range(1, 17))),
-    "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role, 128 accumulators a thread", (1, 2)),
-    "TOPK_WARPS": Flag(7, "warps of the TopK role", (3, 7)),
-    "REDUCE_MATH": Flag(
-        "packed",
-        "sum over heads: f32 on ordinary lanes, packed f16 on ordinary lanes, f16 or bf16 on the tensor cores",
-        ("f32", "packed", "f16", "bf16"),
-    ),
-    "PINGPONG": Flag(True, "two Math warpgroups issue in turns; off: they drift"),
-    "SCHEDULE": Flag("shares", "equal shares of all work, or whole batches cta, cta + ctas, ...", ("shares", "rows")),
-    "SELECT_TILES": Flag(100, "least cost of a batch in tiles when shares are made: what TopK takes for its rows"),
-}
-"""Flags of the GPU source that the declaration adds or whose default and choices it takes; see `illegal`."""
-
-
-@dataclass(frozen=True)
-class HopperLaunch(Launch):
-    """A launch of which all CTAs must be resident if it is `cooperative`: repair has a grid barrier.
-
-    A worker that ignores this relies on one CTA per SM of an idle card.
-    """
-
-    cooperative: bool = False
 
 
 @dataclass
@@ -154,7 +126,7 @@ def execute(
             grid=item.grid,
             block=item.threads,
             shmem_size=item.smem_bytes,
-            is_cooperative=getattr(item, "cooperative", False),
+            is_cooperative=item.cooperative,
         )
         launch(stream, config, kernels[item.entry], *(_argument(a, trace) for a in item.args))
 
@@ -288,11 +260,11 @@ def launch(
             i32(n),
             i32(repair_rows),
         )
-        return HopperLaunch(stage, entry, (grid, 1, 1), block, smem, args, None, cooperative)
+        return Launch(stage, entry, (grid, 1, 1), block, smem, args, None, cooperative)
 
     seed = i32(int(knobs.get("sample_seed", 0)))
     launches: list[Launch | Call] = [
-        HopperLaunch(
+        Launch(
             "sample_gather",
             "index_prepare",
             (2 + sms, 1, 1),
@@ -337,7 +309,7 @@ def launch(
                 samples,
                 ctas,
             ),
-            HopperLaunch(
+            Launch(
                 "threshold",
                 "index_threshold",
                 (-(-rows // 4), 1, 1),
@@ -351,7 +323,7 @@ def launch(
         if flags["SCHEDULE"] == "shares" and ctas > 1:
             args = (info, plan, cand, counts, out, *tail, i32(rows), i32(ctas))
             grid = ((ctas - 1) * block_q, 1, 1)
-            launches.append(HopperLaunch("merge", "index_merge", grid, MERGE_THREADS, merge_smem_bytes(), args))
+            launches.append(Launch("merge", "index_merge", grid, MERGE_THREADS, merge_smem_bytes(), args))
         if flags["EMIT"]:
             launches.append(
                 score(
@@ -452,17 +424,6 @@ def illegal(flags: Mapping[str, Any]) -> str | None:
         size = smem_bytes(flags)
         return f"{size} bytes of shared memory at BLOCK_Q {block_q}: at most {SMEM_MOST_BYTES}; lower KV_STAGES"
     return None
-
-
-def entry_table() -> tuple[tuple[str, Callable[[Mapping[str, Any]], int], Callable[[Mapping[str, Any]], int]], ...]:
-    """(entry, threads of flags, dynamic shared memory of flags) for the declaration; threshold's depends on the sample."""
-    scoring = ((name, threads, smem_bytes) for name in ("index_main", "index_sample", "index_repair"))
-    return (
-        *scoring,
-        ("index_prepare", lambda flags: PLAN_THREADS, lambda flags: 0),
-        ("index_threshold", lambda flags: 128, lambda flags: 4 * 4 * 256),
-        ("index_merge", lambda flags: MERGE_THREADS, lambda flags: merge_smem_bytes()),
-    )
 
 
 def index_topk(

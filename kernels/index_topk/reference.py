@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attribution.declare import Check, Flags, Inputs, Shape
 
-from .inputs import DIM, HEADS, SPILL_ENTRIES, TILE_KEYS, WARP_KEYS, segments
+from .inputs import DIM, HEADS, SPILL_ROW, TILE_KEYS, WARP_KEYS, segments
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _checksum(inputs: Inputs, ref: Reference, shape: Shape, flags: Flags) -> int
 def _stored_candidates(ref: Reference, threshold: NDArray[np.float32], flags: Flags) -> int:
     """Sum of the ordered keys that segments and spill must hold, given the thresholds that were used."""
     count, width = segments(flags), WARP_KEYS // (2 if flags["LAYOUT"] == "split" else 1)
-    room = int(flags["SEGMENT_CAPACITY"]) + (SPILL_ENTRIES if flags["SPILL"] else 0)
+    room = int(flags["SEGMENT_CAPACITY"]) + (SPILL_ROW // count if flags["SPILL"] else 0)
     total = 0
     for row in range(len(ref.scores)):
         scores = ref.scores[row]

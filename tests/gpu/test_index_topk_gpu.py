@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from attribution.declare import load_kernel
+from attribution.declare import load_kernel, load_variants
 from attribution.measure.probe import Gpu, find
 
 GPU = find()
@@ -29,7 +29,8 @@ def built(root: Path, items: tuple[tuple[str, Any], ...]) -> tuple[Any, dict[str
     kernel = load_kernel(root, "index_topk")
     package = kernel.inputs.__module__.rsplit(".", 1)[0]
     module = importlib.import_module(f"{package}.operator")
-    flags = kernel.resolve_flags(dict(items))
+    tuned = load_variants(root, kernel)["h200"].flags
+    flags = kernel.resolve_flags({**tuned, **dict(items)})
     return module, flags, module.load(build(kernel, flags).cubin)
 
 
