@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze.contrast import contrasts
+from attribution.analyze.traced import check_traces
 from attribution.errors import DataError, InputError
 from attribution.plan import NULL
 from attribution.recording import Recording, check_alike
@@ -34,6 +35,7 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     known = sorted(set(tables["times"]["stage"].astype(str)))
     if stage is not None and stage not in known:
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
+    check_traces(recording)
     asked = _asked(recording)
     declared = {arm["variant"]: arm["flags"] for q in recording.manifest["plan"]["questions"] for arm in q["arms"]}
     parts = []

@@ -8,18 +8,21 @@ Misuse: never edit a file of a recording; measure again, or ingest into a new on
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import DataError, InputError, MeasureError
+from attribution.manifest import check_manifest
+from attribution.measured import check_runs, check_times
 from attribution.tables import TABLES, conform
 
 if TYPE_CHECKING:
@@ -57,7 +60,19 @@ class Recording:
         return list(self.manifest["tables"])
 
     def table(self, name: str) -> pd.DataFrame:
-        """The table `name`, after its hash was checked; an empty one where the recording has none.  Raises DataError."""
+        """The table `name`, after its hash was checked; an empty one where the recording has none.  Raises DataError.
+
+        Runs and times of a measured recording must be such as can have been measured.
+        """
+        frame = self._stored(name)
+        if self.manifest["kind"] == "run":
+            if name == "runs":
+                check_runs(frame, self.manifest)
+            elif name == "times" and len(frame):
+                check_times(frame, self._stored("runs"))
+        return frame
+
+    def _stored(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
         if name not in TABLES:
@@ -79,18 +94,22 @@ def open_recording(path: Path) -> Recording:
         hint = ""
         if _partial_path(path).is_dir():
             hint = f"; {_partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
+        for kept in sorted(path.parent.glob(f".{glob.escape(path.name)}.old.*/{glob.escape(path.name)}")):
+            hint = f"; the one that was being replaced when something stopped is in {kept}: move it back"
         raise InputError(f"{path} is not a recording: it has no manifest.json{hint}")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         stated = manifest.pop("manifest_sha256")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, OSError) as error:
         raise DataError(f"{file} is damaged: {type(error).__name__}: {error}") from error
     if _manifest_hash(manifest) != stated:
         raise DataError(f"{file} was changed after it was written: its hash differs from the one it states")
-    if manifest["schema"] != SCHEMA_VERSION:
+    # A later schema may state other things, so its number is looked at before all else; `true` is no number.
+    if isinstance(schema := manifest.get("schema"), int) and schema is not True and schema != SCHEMA_VERSION:
         raise DataError(
-            f"{path} has schema {manifest['schema']}; this version reads {SCHEMA_VERSION}: use the attribution that wrote it"
+            f"{path} has schema {schema}; this version reads {SCHEMA_VERSION}: use the attribution that wrote it"
         )
+    check_manifest(manifest, str(file), PROTOCOL_VERSION)
     return Recording(path, manifest)
 
 
@@ -116,6 +135,7 @@ def write_tables(
             **manifest_extra,
             "tables": facts,
         }
+        check_manifest(manifest, str(path / "manifest.json"), PROTOCOL_VERSION)
         manifest["manifest_sha256"] = _manifest_hash(manifest)
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return open_recording(path)
@@ -246,16 +266,31 @@ def _published(path: Path, overwrite: bool) -> Iterator[Path]:
                 os.fsync(handle.fileno())
         folder.chmod(0o755)
         if overwrite and path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            path.rename(old / path.name)
-            folder.rename(path)
-            shutil.rmtree(old)
+            _replace(folder, path)
         else:
             folder.rename(path)
     except OSError as error:
         raise MeasureError(f"cannot write {path}: {error.strerror or error}; nothing was left half-written") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(folder: Path, path: Path) -> None:
+    """Put `folder` where `path` is; when that fails, `path` is back where it was."""
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        path.rename(old / path.name)
+        try:
+            folder.rename(path)
+        except BaseException:
+            (old / path.name).rename(path)
+            raise
+    except BaseException:
+        # Only when it is empty: what could not be put back stays where it is.
+        with suppress(OSError):
+            old.rmdir()
+        raise
+    shutil.rmtree(old)
 
 
 def _manifest_hash(manifest: Mapping[str, Any]) -> str:
@@ -295,6 +330,8 @@ def _read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataF
         content = file.read_bytes()
     except FileNotFoundError:
         raise DataError(f"{file} is missing, but the manifest lists {facts['rows']} rows of it") from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror or error}; copy the recording again") from error
     if (digest := hashlib.sha256(content).hexdigest()) != facts["sha256"]:
         raise DataError(
             f"{file} was changed after it was written: sha256 {digest[:12]}..., the manifest says {facts['sha256'][:12]}..."

@@ -59,7 +59,7 @@ def ratios() -> list[tuple[str, float, str]]:
     lanes["sm_begin"] = lanes["sm_end"] = lanes["cta"] % SMS
     rows = pd.DataFrame({"run": 0, "cta": range(CTAS), "sm": np.arange(CTAS) % SMS, "rows": 4})
     with tempfile.TemporaryDirectory() as folder:
-        write_tables(Path(folder) / "rec", "run", {"events": events}, {"machine": {}})
+        write_tables(Path(folder) / "rec", "ingest", {"events": events}, {})
         times, reads = [], []
         for _ in range(5):
             begin = time.perf_counter()

@@ -16,6 +16,7 @@ ORDER = [
     {"declare"},
     {"plan", "scaffold", "layout"},
     {"build"},
+    {"manifest", "measured"},
     {"recording"},
     {"ingest"},
     {"measure"},

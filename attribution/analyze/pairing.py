@@ -6,6 +6,7 @@ Misuse: nothing is averaged over shapes, knobs or scopes here; what is left ambi
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from attribution.errors import DataError
@@ -50,12 +51,19 @@ def point(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, questio
 def pair_rounds(ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str) -> pd.DataFrame:
     """One row per round that both arms finished: round, base_ns, arm_ns, inputs_base, inputs_arm.
 
-    A run's time is the median of its samples.  Raises DataError for an arm twice in a round.
+    A run's time is the median of its samples.  Raises DataError for an arm twice in a round, or a time
+    that is not finite and above 0.
     """
     per_run = timed.groupby("run")["time_ns"].median().rename("ns")
     columns = ran[["run", "round", "arm", "inputs", "knobs"]].astype({"arm": str})
     known = columns.merge(per_run, left_on="run", right_index=True)
-    known = known[known["ns"] > 0]
+    bad = known[~((known["ns"] > 0) & (known["ns"] < np.inf))]
+    if len(bad):
+        first = bad.iloc[0]
+        raise DataError(
+            f"run {first['run']} (arm {first['arm']}, round {first['round']}) took {first['ns']:g} ns: "
+            "allowed is a finite time above 0; measure again"
+        )
     twice = known[known.duplicated(["round", "arm"])]
     if len(twice):
         first = twice.iloc[0]

@@ -137,7 +137,7 @@ def probe_gate(times_ns: Sequence[float], limit: float = 0.01) -> dict[str, Any]
 
 
 def _check_codes(events: pd.DataFrame, roles: Sequence[str], declared: Sequence[Event]) -> None:
-    for column, count in (("role", len(roles)), ("event", len(declared))):
+    for column, count in (("role", len(roles)), ("event", len(declared)), ("edge", 2)):
         values = events[column].to_numpy()
         if len(values) and not (values.min() >= 0 and values.max() < count):
             raise DataError(f"trace: {column} {values.max()} is not declared: the kernel has {count}, numbered from 0")

@@ -15,8 +15,12 @@ import pandas as pd
 
 from attribution.analyze import believable, overlap, spans, tails
 from attribution.declare import Event, nearest
-from attribution.errors import InputError
+from attribution.errors import DataError, InputError
+from attribution.measured import first_axis
 from attribution.recording import Recording
+
+HOST_SCOPE = "host-virtual"
+"""The reference machine traces the very run that it times; on a GPU the traced build is timed by its own stamps."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     Raises InputError for an arm or run that is not there, DataError for a trace that cannot be trusted.
     """
     runs, events = recording.table("runs"), recording.table("events")
+    check_traces(recording)
     if events.empty and arm is None and run is None:
         return None
     with_trace = runs[runs["run"].isin(events["run"].unique())].astype({"arm": str, "knobs": str, "kernel": str})
@@ -59,6 +64,8 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
         chosen = with_trace[with_trace["run"] == run]
         if chosen.empty:
             raise InputError(f"run {run} of {recording.path.name} has no trace; runs with one: {_some(with_trace)}")
+        if arm is not None and (of := chosen["arm"].iloc[0]) != arm:
+            raise InputError(f"run {run} of {recording.path.name} is of arm {of}, not {arm}: leave --arm or --run out")
     else:
         name = arm or recording.manifest["plan"]["questions"][0]["base"]
         chosen = with_trace[with_trace["arm"] == name]
@@ -77,8 +84,6 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     rows = recording.table("rows")
     rows = rows[rows["run"] == number]
     spans.check_complete(mine["lanes"], roles)
-    believable.check_records(mine["events"], mine["lanes"], roles)
-    believable.check_placement(mine["lanes"], rows, sms)
     found = spans.spans(mine["events"], mine["lanes"], roles, declared)
     return Trace(
         row["arm"],
@@ -89,6 +94,43 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
         overlap.roles(found),
         spans.unpaired(mine["events"], roles, declared),
     )
+
+
+def check_traces(recording: Recording) -> None:
+    """Every traced run is whole and agrees with its rows and its time.  Raises DataError; records that a full lane lost pass."""
+    tables = {name: recording.table(name) for name in ("events", "lanes", "rows")}
+    if all(table.empty for table in tables.values()):
+        return
+    runs = recording.table("runs")
+    for name, table in tables.items():
+        unknown = table["run"][~table["run"].isin(runs["run"])]
+        if len(unknown):
+            raise DataError(f"table {name}: run {unknown.iloc[0]} is not in table runs; measure again")
+    host = recording.manifest["machine"]["kind"] == "host"
+    known = runs.astype({"kernel": str, "knobs": str})
+    for (kernel, knobs), here in known.groupby(["kernel", "knobs"]):
+        # Most recordings have one kernel and one set of knobs: nothing is copied then.
+        whole = len(here) == len(runs)
+        mine = {n: t if whole else t[t["run"].isin(here["run"])] for n, t in tables.items()}
+        roles, declared = events_of(recording, str(kernel))
+        believable.check_codes(mine["lanes"], "role", len(roles))
+        for column, count in (("role", len(roles)), ("event", len(declared)), ("edge", 2)):
+            believable.check_codes(mine["events"], column, count)
+        # A GPU's recording keeps the events of its first round; of the others the lanes and rows stay.
+        kept = mine["lanes"] if host else mine["lanes"][mine["lanes"]["run"].isin(mine["events"]["run"].unique())]
+        believable.check_records(mine["events"], kept, roles)
+        believable.check_placement(mine["lanes"], mine["rows"], _sms(recording, json.loads(str(knobs))))
+        shapes = zip(here["run"], here["shape"].astype(str), strict=True)
+        due = {int(run): first_axis(shape, f"table runs, run {run}") for run, shape in shapes} if host else {}
+        believable.check_rows(mine["rows"], mine["lanes"], due)
+    believable.check_ends(tables["events"], _stage_ns(recording, host), exact=host)
+
+
+def _stage_ns(recording: Recording, host: bool) -> pd.Series:
+    """Run -> ns from the start of the traced stage to its end, by the scope that the trace belongs to."""
+    times = recording.table("times")
+    mine = times[(times["scope"] == (HOST_SCOPE if host else "trace")) & (times["stage"] == "main")]
+    return mine.groupby("run")["time_ns"].max()
 
 
 def _sms(recording: Recording, knobs: Mapping[str, int]) -> int:

@@ -324,3 +324,35 @@ def test_contrasts_pairs_equal_knobs() -> None:
     assert found.loc[found["arm"] == "math_only", "time_ratio"].round(1).tolist() == [0.8, 0.5]
     with pytest.raises(DataError, match="more than once"):
         judged(both)
+
+
+@pytest.mark.parametrize("ns", [math.inf, math.nan, 0.0, -1.0])
+def test_a_time_that_cannot_be_is_refused_and_drops_no_pair(ns: float) -> None:
+    tables = measured()
+    run = int(runs_of(tables, "math_only").iloc[3])
+    tables["times"].loc[tables["times"]["run"] == run, "time_ns"] = ns
+    if math.isnan(ns):
+        # The median of a run would leave a NaN out of several samples, never out of one.
+        assert len(tables["times"][tables["times"]["run"] == run]) == 1
+    with pytest.raises(DataError, match=rf"run {run} \(arm math_only, round \d+\) took {ns:g} ns"):
+        judged(tables)
+
+
+def test_times_below_a_nanosecond_are_times() -> None:
+    tables = measured()
+    tables["times"]["time_ns"] *= 1e-7
+    assert judged(tables).pairs == 20
+
+
+def test_an_effect_as_large_as_the_floor_is_below_it() -> None:
+    assert decide(-0.05, -0.06, -0.04, floor=0.05)[0] == "undecided"
+    assert decide(0.05, 0.04, 0.06, floor=0.05)[0] == "undecided"
+    assert decide(0.05, 0.04, 0.06, floor=0.0499)[0] == "slower"
+
+
+def test_an_empty_table_of_checks_is_as_good_as_unchecked() -> None:
+    tables = measured()
+    tables["checks"] = tables["checks"].iloc[:0]
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert found.reasons[0] == "at best undecided: output of full was not checked after its timing"

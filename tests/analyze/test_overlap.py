@@ -217,3 +217,20 @@ def test_busy_time_of_an_sm_has_no_waits_in_it() -> None:
     """Case 10 on an SM: 0-100 with a wait 10-95 is busy 15."""
     table = tails.per_sm(spans((0, "math", 0, 100, ""), (0, "math", 10, 95, "topk")), rows((0, 0, 1)), 1)
     assert table[["busy_ns", "finish_ns"]].to_numpy().tolist() == [[15, 100]]
+
+
+def test_a_chunk_ends_where_a_cta_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "CHUNK", 4)
+    cta = np.repeat([0, 1, 2, 0], [6, 3, 6, 2])
+    run = np.repeat([0, 1], [15, 2])
+    cuts = [(c.start, c.stop) for c in overlap._chunks({"run": run, "cta": cta})]
+    assert cuts == [(0, 6), (6, 9), (9, 15), (15, 17)]
+
+
+def test_the_fill_and_drain_of_ctas_with_one_role_each_are_their_own() -> None:
+    """Neighbours in the table that share a role and not a CTA."""
+    cta, role = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 1, 1])
+    begin, end = np.array([0, 5, 20, 25, 50]), np.array([10, 15, 22, 30, 60])
+    filled, drained = overlap._phases(cta, role, begin, end, 2)
+    assert filled.tolist() == [5, 20, 50]
+    assert drained.tolist() == [10, 30, 60]

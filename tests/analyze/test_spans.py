@@ -188,3 +188,62 @@ def test_an_empty_trace_has_no_spans() -> None:
     made = sp.spans(events(), lanes((0, 0, 0, 0)), ROLES, EVENTS)
     assert len(made) == 0
     assert len(sp.unpaired(events(), ROLES, EVENTS)) == 0
+
+
+def test_a_probe_that_costs_exactly_the_limit_is_published() -> None:
+    assert sp.probe_gate((4, 5), limit=0.25)["publish"] is True
+    assert sp.probe_gate((4, 5), limit=0.2499)["publish"] is False
+
+
+def walk(rng: np.random.Generator, flat: bool, count: int = 3) -> list[tuple[int, int]]:
+    """(event, edge) of one lane: spans that nest in spans of other events, or follow each other when `flat`."""
+    out: list[tuple[int, int]] = []
+    stack: list[int] = []
+    for _ in range(40):
+        free = [c for c in range(count) if c not in stack]
+        if stack and (flat or not free or rng.random() < 0.5):
+            out.append((stack.pop(), 1))
+        else:
+            stack.append(int(rng.choice(free)))
+            out.append((stack[-1], 0))
+    return [*out, *((code, 1) for code in reversed(stack))]
+
+
+def by_stack(frame: pd.DataFrame) -> set[tuple[int, int]]:
+    """Pairs of positions, lane by lane, with nothing but a stack."""
+    key = sp.lane_keys(frame)
+    edge, event = frame["edge"].to_numpy(), frame["event"].to_numpy()
+    return {p for k in np.unique(key) for p in sp._stack(np.flatnonzero(key == k), edge, event)}
+
+
+def positions(frame: pd.DataFrame) -> set[tuple[int, int]]:
+    first, last = (np.arange(len(frame))[where] for where in sp._pairs(frame))
+    return set(zip(first.tolist(), last.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_every_way_of_pairing_agrees_with_a_stack(flat: bool) -> None:
+    """The two fast ways on whole lanes, the way by depth on the same, and on lanes that lost records."""
+    rng = np.random.default_rng(7)
+    rows = [(cta, 0, code, edge, 0) for cta in range(12) for code, edge in walk(rng, flat)]
+    frame = events(*rows)
+    edge, event, key = frame["edge"].to_numpy(), frame["event"].to_numpy(), sp.lane_keys(frame)
+    wanted = by_stack(frame)
+    assert len(wanted) == len(frame) // 2
+    assert sp._alternate(edge, event) is flat
+    starts = sp.stretches({c: frame[c].to_numpy() for c in sp.LANE})
+    found = sp._by_event(edge, event, starts)
+    assert found is not None
+    for first, last in (found, sp._nested(key, edge, event)):
+        assert set(zip(first.tolist(), last.tolist(), strict=True)) == wanted
+    assert positions(frame) == wanted
+    for _ in range(20):
+        lost = frame.drop(index=rng.choice(len(frame), 5, replace=False)).reset_index(drop=True)
+        first, last = sp._nested(sp.lane_keys(lost), lost["edge"].to_numpy(), lost["event"].to_numpy())
+        assert set(zip(first.tolist(), last.tolist(), strict=True)) == by_stack(lost)
+
+
+def test_an_edge_that_is_neither_begin_nor_end_is_an_error() -> None:
+    good = events((0, 0, 0, 0, 5), (0, 0, 0, 1, 9))
+    with pytest.raises(DataError, match="edge 2 is not declared"):
+        sp.spans(good.assign(edge=[0, 2]), lanes((0, 0, 0, 0)), ROLES, EVENTS)
