@@ -141,6 +141,9 @@ def check_manifest(manifest: Any, where: str, protocol: int) -> None:
             raise DataError(f"{where}: tables names {name[:80]!r}, which is no table; there are: {', '.join(TABLES)}")
     if manifest["kind"] == "run":
         _check(manifest, MEASURED, "", where)
+        # Only arms of the reference machine can have had devices of several sizes.
+        if manifest["machine"]["kind"] == "cuda":
+            _check(manifest["machine"]["sms"], SMS, "machine.sms", where)
         _check_names(manifest, where)
 
 

@@ -69,7 +69,7 @@ class Recording:
             if name == "runs":
                 check_runs(frame, self.manifest)
             elif name == "times" and len(frame):
-                check_times(frame, self._stored("runs"))
+                check_times(frame, self.table("runs"))
         return frame
 
     def _stored(self, name: str) -> pd.DataFrame:

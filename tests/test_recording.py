@@ -315,6 +315,17 @@ def test_an_implausible_value_of_a_manifest_is_named(tmp_path: Path, key: str, v
         open_recording(tmp_path / "a")
 
 
+def test_a_gpu_has_one_number_of_sms(tmp_path: Path) -> None:
+    manifest = write_tables(tmp_path / "a", "run", rows(), MACHINE).manifest
+    for kind, fine in (("host", True), ("cuda", False)):
+        rewritten(tmp_path / "a", {**manifest, "machine": {**manifest["machine"], "kind": kind, "sms": [4, 8]}})
+        if fine:
+            open_recording(tmp_path / "a")
+        else:
+            with pytest.raises(DataError, match=r"machine.sms is \[4, 8\]; allowed is an integer"):
+                open_recording(tmp_path / "a")
+
+
 def test_deep_json_is_a_sentence(tmp_path: Path) -> None:
     write_tables(tmp_path / "a", "run", rows(), MACHINE)
     (tmp_path / "a" / "manifest.json").write_text("[" * 100_000)
@@ -370,3 +381,5 @@ def test_a_run_that_was_not_planned_or_cannot_be_read_is_named(
 def test_a_measured_recording_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="table runs is empty"):
         write_tables(tmp_path / "a", "run", rows(), MACHINE).table("runs")
+    with pytest.raises(DataError, match="table runs is empty"):
+        write_tables(tmp_path / "b", "run", {"times": timed()}, MACHINE).table("times")
