@@ -16,7 +16,7 @@ import pandas as pd
 from attribution.analyze import believable, overlap, spans, tails
 from attribution.declare import Event, nearest
 from attribution.errors import DataError, InputError
-from attribution.measured import first_axis
+from attribution.measured import TRACED, first_axis
 from attribution.recording import Recording
 
 HOST_SCOPE = "host-virtual"
@@ -64,7 +64,7 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
         chosen = with_trace[with_trace["run"] == run]
         if chosen.empty:
             raise InputError(f"run {run} of {recording.path.name} has no trace; runs with one: {_some(with_trace)}")
-        if arm is not None and (of := chosen["arm"].iloc[0]) != arm:
+        if arm is not None and (of := chosen["arm"].iloc[0]).removesuffix(TRACED) != arm.removesuffix(TRACED):
             raise InputError(f"run {run} of {recording.path.name} is of arm {of}, not {arm}: leave --arm or --run out")
     else:
         name = arm or recording.manifest["plan"]["questions"][0]["base"]

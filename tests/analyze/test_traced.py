@@ -154,6 +154,16 @@ def test_an_arm_and_a_run_of_another_arm_contradict_each_other(tmp_path: Path) -
             tr.traced(recorded, other, run)
 
 
+def test_a_run_of_the_traced_build_is_a_run_of_its_arm(tmp_path: Path) -> None:
+    held = tables()
+    held["runs"] = held["runs"].assign(arm=held["runs"]["arm"].astype(str) + "+trace")
+    recorded = recording(tmp_path / "a", held, "cuda")
+    arm = str(recorded.table("runs")["arm"].iloc[0]).removesuffix("+trace")
+    found = tr.traced(recorded, arm, 0)
+    assert found is not None
+    assert found.arm == f"{arm}+trace"
+
+
 @pytest.mark.parametrize("how", ["empty", "dropped", "one arm"])
 def test_without_checks_nothing_is_decided(tmp_path: Path, how: str) -> None:
     held = {n: f for n, f in measured(rounds=20).items() if n not in ("events", "lanes", "rows")}
