@@ -30,8 +30,8 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     if recording.manifest["kind"] != "run":
         raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
     tables = {name: recording.table(name) for name in TABLES}
-    # A traced build locates; its durations are never presented as times.
-    tables["times"] = tables["times"][tables["times"]["scope"] != "trace"]
+    # A traced build locates, and under ncu each launch runs alone: neither is presented as a time.
+    tables["times"] = tables["times"][~tables["times"]["scope"].isin(["trace", "ncu"])]
     known = sorted(set(tables["times"]["stage"].astype(str)))
     if stage is not None and stage not in known:
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
@@ -85,12 +85,13 @@ def _asked(recording: Recording) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def busiest_rows(recording: Recording) -> dict[str, float]:
-    """Arm -> rows of output on the busiest SM of its first traced run."""
+    """Arm -> rows of output on the busiest SM of its first traced run, or of that of its traced build."""
     rows = recording.table("rows")
     if rows.empty:
         return {}
     arms = recording.table("runs").set_index("run")["arm"]
-    first = rows.assign(arm=arms.reindex(rows["run"]).astype(str).to_numpy())
+    named = arms.reindex(rows["run"]).astype(str).str.removesuffix("+trace")
+    first = rows.assign(arm=named.to_numpy())
     first = first[first["run"] == first.groupby("arm")["run"].transform("min")]
     return {str(k): float(v) for k, v in first.groupby(["arm", "sm"])["rows"].sum().groupby("arm").max().items()}
 

@@ -37,7 +37,7 @@ class Done:
 
 @pytest.fixture
 def attr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "160")
 
     def call(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["attr", *map(str, arguments)])

@@ -68,7 +68,8 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
             raise InputError(f"run {run} of {recording.path.name} is of arm {of}, not {arm}: leave --arm or --run out")
     else:
         name = arm or recording.manifest["plan"]["questions"][0]["base"]
-        chosen = with_trace[with_trace["arm"] == name]
+        # On a GPU the traced build of an arm is an arm of its own.
+        chosen = with_trace[with_trace["arm"].isin([name, f"{name}+trace"])]
         if chosen.empty:
             known = sorted(set(with_trace["arm"]))
             if arm is None:

@@ -23,9 +23,9 @@ from typing import Any
 
 from attribution.build import cache as build_cache
 from attribution.build import sass, source
+from attribution.build.ptxas import EntryFacts, read_entries, read_warnings
 from attribution.declare import Flags, FlagValue, Kernel
 from attribution.errors import BuildError, InputError
-from attribution.build.ptxas import EntryFacts, read_entries, read_warnings
 
 ARCH = "sm_90a"
 OPTIONS: Mapping[str, Any] = {"std": "c++20", "lineinfo": True, "ptxas_options": ["-v"]}

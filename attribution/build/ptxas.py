@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attribution.build.residency import Residency, limits_of, residency
 from attribution.declare import Flags, Kernel
 from attribution.errors import BuildError
-from attribution.build.residency import Residency, limits_of, residency
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ METRICS: Mapping[str, str] = {
     "sm_cycles_elapsed": "sm__cycles_elapsed.sum",
     "stalls": "group:smsp__pcsamp_warp_stall_reasons",
 }
-"""Meaning -> metric.  Percentages are kept as numerator and denominator.  A GPU module adds its own in METRICS."""
+"""Meaning -> metric.  Percentages are kept as numerator and denominator.  A GPU module adds its own in METRICS.
+
+`METRIC[INSTANCE]` is one instance of a metric, such as the executed instructions of one opcode.
+"""
 
 PERMISSION = (
     "ncu may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or let the driver allow everybody: "
@@ -108,7 +111,7 @@ def command(worker: Sequence[str], report: Path, metrics: Sequence[str], ncu: st
         "--set",
         "none",
         "--metrics",
-        ",".join(dict.fromkeys(metrics)),
+        ",".join(dict.fromkeys(name.partition("[")[0] for name in metrics)),
         "--force-overwrite",
         "--export",
         str(report),

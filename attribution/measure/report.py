@@ -108,9 +108,17 @@ def counter_rows(want: Expected, got: Seen, metrics: Mapping[str, str], launch: 
     """Rows of one launch: the rollup of each metric, its instances, and the members of a metric group."""
     head = (want.stage, got.kernel_name, launch)
     for meaning, name in metrics.items():
+        name, _, instance = name.removesuffix("]").partition("[")
         metric = got.action.metric_by_name(name)
         if metric is None:
             yield (*head, meaning, "", "", "absent", math.nan)
+            continue
+        if instance:
+            # The metric lists every instance that occurred: one that is not listed is zero, not absent.
+            ids = metric.correlation_ids()
+            occurred = {str(ids.value(i)): float(metric.value(i)) for i in range(metric.num_instances())}
+            value = occurred.get(instance, 0.0)
+            yield (*head, meaning, "", "inst", _state(value), value)
             continue
         if name.startswith("group:"):
             for member in str(metric.value()).split(","):

@@ -10,12 +10,11 @@ from tiny import PLAIN, tiny
 from untraced import untraced
 
 from attribution import build as building
+from attribution.build import build, cached, compile_target, source, target
 from attribution.build import cache as build_cache
-from attribution.build import source
-from attribution.build import build, cached, compile_target, target
+from attribution.build.sass import disassemble, opcode_counts, text_sections
 from attribution.declare import Entry, kernel_names, load_kernel, shipped_root
 from attribution.errors import BuildError, InputError
-from attribution.build.sass import disassemble, opcode_counts, text_sections
 
 pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
 

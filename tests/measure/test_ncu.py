@@ -83,13 +83,13 @@ def test_a_range_name_is_one_step_s_whatever_stages_are_called() -> None:
     assert len({ncu.range_name(a, s, "main") for a in range(3) for s in range(12)}) == 36
 
 
-def arm(name: str, number: int, ranges: str, grid: int = 1056) -> dict[str, Any]:
+def arm(name: str, number: int, ranges: str, grid: int = 264) -> dict[str, Any]:
     step = {"range": ranges, "stage": "main", "kernel_name": "hello", "grid": [grid, 1, 1]}
     facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i"}
     return {**facts, "steps": [step], "checks": [["sums", True, "0 differ"]]}
 
 
-RANGES = [f"attr run=0 arm={name} step=0 stage=main" for name in ("vector", "scalar")]
+RANGES = ["vector", "scalar"]
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +133,14 @@ def test_an_arm_that_was_not_launched_as_it_says_is_refused(launches: list[Seen]
 def test_a_missing_report_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="ncu made no report"):
         report.read(tmp_path / "none.ncu-rep")
+
+
+def test_one_opcode_is_a_metric_of_its_own_and_one_that_never_ran_is_zero(launches: list[Seen]) -> None:
+    opcode = "sass__inst_executed_per_opcode"
+    metrics = {"all": opcode, "loads": f"{opcode}[LDG]", "matrix": f"{opcode}[QGMMA]", "lost": "sm__no_such[LDG]"}
+    one = next(iter(report.frames([arm("vector", 0, RANGES[0]), arm("scalar", 1, RANGES[1])], launches, metrics, 0)))
+    counters = one[2]["counters"].set_index(["metric", "instance"])
+    assert counters.loc[("loads", ""), "value"] == counters.loc[("all", "LDG"), "value"] > 0
+    assert counters.loc[("matrix", ""), ["state", "value"]].tolist() == ["zero", 0.0]
+    assert counters.loc[("lost", ""), "state"] == "absent"
+    assert ncu.command(["w"], Path("r"), list(metrics.values()))[-5] == f"{opcode},sm__no_such"
