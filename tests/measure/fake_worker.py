@@ -95,8 +95,8 @@ def under_ncu(machine: Any, plan: Any, order: Any, folder: Path, tell: Any) -> N
     """Says that it launched what `traces/hello-h200.ncu-rep` holds."""
     arms = []
     for name in ("vector", "scalar"):
-        range_name = f"attr run=0 arm={name} step=0 stage=main"
-        step = {"range": range_name, "stage": "main", "kernel_name": "hello", "grid": [1056, 1, 1]}
+        range_name = name
+        step = {"range": range_name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
         checks = [["sums", True, "0 rows differ"]]
         arms.append({"question": "vector", "arm": name, "build": "b", "inputs": "i", "steps": [step], "checks": checks})
     (folder / LAUNCHES).write_text(json.dumps(arms))
