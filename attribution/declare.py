@@ -61,11 +61,12 @@ class Axis:
     least: int = 1
     multiple: int = 1
     times: str | None = None
+    most: int = 2**31 - 1
 
     def check(self, name: str, value: int) -> int:
         """Return `value` if it is allowed.  Raises InputError."""
-        if value < self.least or value % self.multiple:
-            rule = f"an integer >= {self.least}"
+        if not self.least <= value <= self.most or value % self.multiple:
+            rule = f"an integer >= {self.least}" + (f" and <= {self.most}" if value > self.most else "")
             if self.multiple > 1:
                 rule += f" and a multiple of {self.multiple}"
             raise InputError(f"{name} = {value}: allowed is {rule}")
@@ -235,7 +236,7 @@ def load_kernel(root: Path, name: str) -> Kernel:
     if not path.is_file():
         known = kernel_names(root)
         raise InputError(
-            f"no kernel {name} under {root / 'kernels'}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
+            f"no kernel {name!r} under {root / 'kernels'}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
         )
     module_name = f"attribution_kernel_{abs(hash(folder.resolve()))}_{name}"
     # A package, so that kernel.py can split itself: `from . import host`.
@@ -248,7 +249,7 @@ def load_kernel(root: Path, name: str) -> Kernel:
         spec.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
     kernel = getattr(module, "KERNEL", None)
     if not isinstance(kernel, Kernel):

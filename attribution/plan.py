@@ -177,6 +177,12 @@ def _question(
         _arm(kernel, NULL, ground, ground, overrides),
     ]
     arms += [_arm(kernel, name, variants[name], ground, overrides) for name in names]
+    for arm in arms[2:]:
+        if (arm.flags, arm.knobs) == (arms[0].flags, arms[0].knobs):
+            raise InputError(
+                f"variant {arm.name} equals its base {base} under these overrides: nothing is changed, so nothing would be "
+                "answered; leave out the --flag or --knob that the variant itself sets"
+            )
     return Question(base, tuple(arms))
 
 

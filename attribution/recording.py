@@ -213,6 +213,11 @@ class Partial:
         elif plan_file.read_text(encoding="utf-8") != text:
             raise DataError(_plan_difference(self.folder, json.loads(plan_file.read_text()), json.loads(text)))
 
+    def drop_if_empty(self) -> None:
+        """Remove the folder when no run is finished in it: there is nothing to go on from."""
+        if not self.done():
+            shutil.rmtree(self.folder)
+
     def done(self) -> set[int]:
         """Numbers of the runs that are finished."""
         return {int(p.name.removeprefix("run-")) for p in self.folder.glob("run-*") if p.is_dir()}
@@ -242,7 +247,7 @@ class Partial:
 
 
 def _partial_path(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
+    return path.with_name(path.name + ".partial") if path.name else path / ".partial"
 
 
 def _plan_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> str:

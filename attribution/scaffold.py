@@ -7,6 +7,7 @@ Misuse: nothing that exists is touched; a name that is taken is refused.
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import os
 import re
@@ -49,7 +50,8 @@ def new_kernel(root: Path, name: str) -> list[Path]:
         (draft / toml.name).rename(toml)
         draft.rename(folder)
     except OSError as error:
-        toml.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            toml.unlink(missing_ok=True)
         raise MeasureError(f"cannot write {folder}: {error.strerror}; nothing was left behind") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

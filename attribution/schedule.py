@@ -150,7 +150,8 @@ def place(pipeline: Pipeline, times: Sequence[BatchTimes], ctas: int, sms: int, 
     """
     batches = len(times[0])
     assert all(len(t) == batches for t in times)
-    idle = [(0, sm) for _ in range(pipeline.resident) for sm in range(sms)]
+    # No more places than CTAs that can take one.
+    idle = [(0, place % sms) for place in range(min(pipeline.resident * sms, ctas))]
     heapq.heapify(idle)
     where, spans, owners = [], [], []
     for cta in range(ctas):

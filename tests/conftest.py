@@ -13,6 +13,12 @@ from attribution.cli import main
 from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of one width, whatever the terminal of who runs the tests."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return shipped_root()
@@ -37,8 +43,6 @@ class Done:
 
 @pytest.fixture
 def attr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    monkeypatch.setenv("COLUMNS", "160")
-
     def call(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["attr", *map(str, arguments)])
         code = 0

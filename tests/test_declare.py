@@ -92,7 +92,7 @@ def test_shapes_say_what_is_allowed(toy: Path) -> None:
 
 
 def test_a_kernel_that_does_not_exist_names_the_nearest(toy: Path) -> None:
-    with pytest.raises(InputError, match="no kernel tor .*nearest: toy"):
+    with pytest.raises(InputError, match=r"no kernel 'tor' .*nearest: toy"):
         load_kernel(toy, "tor")
 
 

@@ -5,6 +5,7 @@ Nothing heavy is imported here or at the top of a verb's module: `attr --help` m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -72,10 +73,12 @@ def main() -> None:
     except AttrError as error:
         print(f"attr: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("attr: stopped; finished runs are kept, --resume goes on from them", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         # The reader of our output went away (`attr list | head`): say nothing, and keep exit from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        print(f"attr: {error.strerror or error}: {error.filename or 'standard output'}", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)

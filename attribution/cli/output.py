@@ -38,8 +38,11 @@ def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
         # Text, not markup: names come from files.
         table.add_row(*(Text(text(row.get(key))) for key in heads))
     # A pipe has no width: give tables the room that most of them need.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
-    Console(width=width).print(table)
+    wide = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if wide else 160)
+    # Below this a table is one character a line: rather let the terminal break its lines.
+    console.width = max(console.width, 60)
+    console.print(table)
 
 
 def text(value: Any) -> str:

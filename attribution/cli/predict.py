@@ -10,6 +10,9 @@ from attribution.cli.options import Json
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 
+MOST = 1 << 20
+"""Of each number: a schedule of a million CTAs takes seconds, one of a billion does not end."""
+
 
 def predict(
     q: Annotated[int, typer.Option("--q", help="Query rows.")],
@@ -33,8 +36,10 @@ def predict(
         ("--ctas", ctas),
         ("--resident", resident),
     ):
-        if value < 1:
-            raise InputError(f"{name} {value}: allowed is an integer >= 1")
+        if not 1 <= value <= MOST:
+            raise InputError(
+                f"{name} {value}: allowed is an integer >= 1" + (f" and <= {MOST}" if value > MOST else "")
+            )
     import numpy as np
 
     rows = rows_per_sm(q, block_q, ctas, sms, resident)

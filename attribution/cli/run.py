@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,8 +59,8 @@ def run(
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, help="Seconds without progress after which a GPU run counts as hung.")
     ] = 120.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the inputs.")] = 1,
-    order_seed: Annotated[int, typer.Option("--order-seed", min=0, help="Seed of the order of arms.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**62, help="Seed of the inputs.")] = 1,
+    order_seed: Annotated[int, typer.Option("--order-seed", min=0, max=2**62, help="Seed of the order of arms.")] = 0,
     out: Out = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished measurement at --out.")] = False,
     overwrite: Overwrite = False,
@@ -92,8 +93,12 @@ def run(
     )
     planned = plan(found, variants, variant, overrides)
     path = out or Path("recordings") / f"{found.name}-{'-'.join(variant)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    with progress_bar(quiet=json) as progress:
-        recording = measure(asked, planned, found, variants, path, progress, resume, overwrite)
+    try:
+        with progress_bar(quiet=json) as progress:
+            recording = measure(asked, planned, found, variants, path, progress, resume, overwrite)
+    except KeyboardInterrupt:
+        print(f"attr: stopped; finished runs are kept: go on with --out {path} --resume", file=sys.stderr)
+        raise typer.Exit(130) from None
     rows = [row for row in answer_rows(recording, None) if answers_question(recording, row)]
     if json:
         print_json({"recording": str(path), "answers": rows})

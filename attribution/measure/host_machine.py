@@ -65,7 +65,11 @@ class HostCase:
 
     def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
         self.kernel, self.shape, self.seed = kernel, plan.shape, seed
-        self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
+        try:
+            self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
+        except (ValueError, MemoryError, OverflowError) as error:
+            sizes = ", ".join(f"{k} = {v}" for k, v in plan.shape.items())
+            raise InputError(f"inputs of {sizes} cannot be made here: {error}; choose smaller sizes") from error
         with host.one_thread():
             self.reference = kernel.reference(self.inputs, plan.shape)
         self.hash = inputs_hash({name: array.tobytes() for name, array in self.inputs.items()})

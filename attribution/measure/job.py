@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attribution.declare import Check, Kernel, Variant
-from attribution.errors import AttrError
+from attribution.errors import AttrError, InputError
 from attribution.measure import host, stopping
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
@@ -219,8 +219,12 @@ def execute(
     machine = HostMachine(kernel, plan)
     identity = {**plan.facts(), "machine": machine.facts(), "source": source_hash(kernel)}
     partial = Partial(path, identity, resume)
-    job = Job(plan, kernel, machine, partial, rule)
-    job.execute(progress)
+    try:
+        job = Job(plan, kernel, machine, partial, rule)
+        job.execute(progress)
+    except InputError:
+        partial.drop_if_empty()
+        raise
     facts = manifest(replace(plan, rounds=job.rounds_run), kernel, variants, machine.facts())
     if job.judge:
         facts["stopping"] = job.judge.facts()

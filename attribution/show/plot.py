@@ -125,7 +125,6 @@ def save(figure: Figure, path: Path) -> None:
         raise InputError(f"--plot {path}: the ending says the format; allowed are {' and '.join(FORMATS)}")
     draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(draft, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         draft.rename(path)
     except OSError as error:

@@ -48,7 +48,7 @@ KERNEL = Kernel(
         "TRACE": Flag(0, "0 none, 1 per row", choices=(0, 1)),
     },
     shape={"rows": Axis(256, "rows"), "columns": Axis(65536, "columns", least=512, multiple=512)},
-    knobs={"sms": Axis(16, "SMs"), "ctas": Axis(2, "persistent CTAs", times="sms")},
+    knobs={"sms": Axis(16, "SMs", most=1 << 16), "ctas": Axis(2, "CTAs", times="sms", most=1 << 20)},
     roles=("sum",),
     events=(Event("load", "sum", waits_for="memory"), Event("reduce", "sum")),
     distributions=("integers",),

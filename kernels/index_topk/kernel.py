@@ -88,8 +88,8 @@ KERNEL = Kernel(
         "n": Axis(8192, "keys", least=TILE_KEYS, multiple=TILE_KEYS),
     },
     knobs={
-        "sms": Axis(16, "SMs; on a GPU the device's own number"),
-        "ctas": Axis(2, "persistent CTAs", times="sms"),
+        "sms": Axis(16, "SMs; on a GPU the device's own number", most=1 << 16),
+        "ctas": Axis(2, "persistent CTAs", times="sms", most=1 << 20),
         "sample_seed": Axis(0, "which keys are sampled for the threshold", least=0),
     },
     roles=("tma", "math", "topk"),

@@ -302,3 +302,39 @@ def test_ctas_and_sms_are_counted_where_they_were_placed(index_topk: Kernel, cas
     """Three CTAs on eight SMs use three of them; the counter is no copy of the knob `sms`."""
     _, measured = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1}, ctas=3, sms=8)
     assert (counter(measured, "ctas"), counter(measured, "sms")) == (3, 3)
+
+
+def placed(kernel: Kernel, inputs: Inputs, overrides: dict[str, Any], waits: str) -> int:
+    """How often a role waited for `waits`, with one CTA that has all batches."""
+    flags, measured = run(kernel, inputs, {"BLOCK_Q": 1, **overrides}, ctas=1, sms=1)
+    code = [e.name for e in kernel.events].index(waits)
+    return int((measured.tables["events"]["event"] == code).sum()) // 2
+
+
+def test_one_slot_makes_math_wait_and_two_do_not(index_topk: Kernel, cases: dict[str, Any]) -> None:
+    """With one slot every batch but the first waits for TopK; with two, a selection shorter than Math never holds it up."""
+    assert placed(index_topk, cases["normal"][0], {"OVERLAP": False}, "slot_free") == SHAPE["q"] - 1
+    assert placed(index_topk, cases["normal"][0], {"OVERLAP": True}, "slot_free") == 0
+
+
+def test_fewer_stages_make_the_loads_wait_more_often(index_topk: Kernel, cases: dict[str, Any]) -> None:
+    """Two tiles a row and five rows: ten loads, of which all but the first KV_STAGES wait for Math."""
+    one = {"MATH_WARPGROUPS": 1, "SEGMENT_CAPACITY": 368}
+    for stages in (1, 3):
+        waits = placed(index_topk, cases["normal"][0], {**one, "KV_STAGES": stages}, "stage_free")
+        assert waits == 2 * SHAPE["q"] - stages
+
+
+def test_a_segment_is_filled_before_it_spills(index_topk: Kernel) -> None:
+    """Candidates of one warp in its segment: exactly its capacity inside, the rest behind it."""
+    module = sys.modules[index_topk.host.__module__]
+    flags = index_topk.resolve_flags({"K": 512, "SEGMENT_CAPACITY": 100})
+    shape = {"q": 1, "n": 2048}
+    made = module.Run(index_topk.inputs(shape, "normal", 1), shape, flags, {"sample_seed": 0}, host.Clock())
+    slot = made._slot()
+    index = np.array([i for i in range(2048) if i // 16 % 8 == 0][:130], dtype=np.int32)
+    made._append(slot, np.arange(1, 131, dtype=np.uint32), index)
+    assert (slot.keys[0] > 0).sum() == 100
+    assert slot.counts[0] == 130
+    assert sum(len(keys) for keys, _ in slot.spilled) == 30
+    assert not slot.lost
