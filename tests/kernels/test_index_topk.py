@@ -306,7 +306,7 @@ def test_ctas_and_sms_are_counted_where_they_were_placed(index_topk: Kernel, cas
 
 def placed(kernel: Kernel, inputs: Inputs, overrides: dict[str, Any], waits: str) -> int:
     """How often a role waited for `waits`, with one CTA that has all batches."""
-    flags, measured = run(kernel, inputs, {"BLOCK_Q": 1, **overrides}, ctas=1, sms=1)
+    _, measured = run(kernel, inputs, {"BLOCK_Q": 1, **overrides}, ctas=1, sms=1)
     code = [e.name for e in kernel.events].index(waits)
     return int((measured.tables["events"]["event"] == code).sum()) // 2
 
