@@ -37,4 +37,4 @@ def test_was_committed_with_its_figures_and_no_error(path: Path) -> None:
     outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
     assert any("image/png" in o.get("data", {}) for o in outputs)
     assert not any(o.output_type == "error" for o in outputs)
-    assert "/work" not in path.read_text(encoding="utf-8")
+    assert str(FOLDER.parent) not in path.read_text(encoding="utf-8")
