@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,8 +43,15 @@ def root_folder(root: Path | None) -> Path:
 
 def open_named(path: Path) -> Recording:
     """The recording at `path`, or the shipped one of that name where nothing is there.  Raises InputError, DataError."""
+    import threading
+
     from attribution.recording import open_recording
 
+    if sys.stderr.isatty():
+        # Most recordings answer at once; one that does not should not look hung.
+        patience = threading.Timer(1.0, lambda: print(f"attr: computing what {path} says ...", file=sys.stderr))
+        patience.daemon = True
+        patience.start()
     shipped = shipped_root() / "traces" / path
     return open_recording(shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path)
 
