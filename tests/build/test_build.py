@@ -284,7 +284,7 @@ def test_static_and_dynamic_shared_memory_count_together(tmp_path, cache):
 @pytest.mark.parametrize("kernel", sources(), ids=lambda kernel: kernel.name)
 def test_without_trace_the_machine_code_is_that_of_the_source_without_trace_calls(kernel, cache):
     wanted = target(kernel, {"TRACE": 0})
-    bare = replace(wanted, unit=replace(wanted.unit, text=untraced(wanted.unit.text)), identity="bare")
+    bare = replace(wanted, unit=replace(wanted.unit, text=untraced(wanted.unit.text)), identity=f"bare-{kernel.name}")
     assert bare.unit.text != wanted.unit.text
     assert "attr::Lane<role" not in bare.unit.text
     mine = text_sections(compile_target(wanted, cache).cubin)

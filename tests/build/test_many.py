@@ -89,7 +89,7 @@ def test_selection_is_by_name_and_unknown_names_get_their_nearest():
     assert [v.name for _, v in select(root, ["hello"], ["scalar"])] == ["scalar"]
     with pytest.raises(InputError, match="nearest: scalar"):
         select(root, ["hello"], ["scaler"])
-    with pytest.raises(InputError, match="no kernel helo"):
+    with pytest.raises(InputError, match="no kernel 'helo'"):
         select(root, ["helo"])
 
 
