@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -197,8 +198,11 @@ def merge(recordings: Sequence[Recording], path: Path) -> Recording:
 class Partial:
     """Finished runs of a measurement that is under way, in `NAME.partial/`: one folder a run, each put there by one rename."""
 
-    def __init__(self, path: Path, plan: Mapping[str, Any], resume: bool) -> None:
-        """Start one, or go on with the one that is there.  Raises InputError, DataError when the plans differ."""
+    def __init__(self, path: Path, plan: Mapping[str, Any], resume: bool, lock: bool = True) -> None:
+        """Start one, or go on with the one that is there.  Raises InputError, DataError when the plans differ.
+
+        One process at a time measures into it; a worker of the one that does so passes `lock=False`.
+        """
         self.path = path
         self.folder = _partial_path(path)
         plan_file = self.folder / "plan.json"
@@ -212,6 +216,21 @@ class Partial:
             )
         elif plan_file.read_text(encoding="utf-8") != text:
             raise DataError(_plan_difference(self.folder, json.loads(plan_file.read_text()), json.loads(text)))
+        if lock:
+            self._lock(plan_file)
+
+    def _lock(self, plan_file: Path) -> None:
+        """Hold the folder until this object or its process ends, however it ends.  Raises InputError."""
+        import fcntl
+
+        handle = os.open(plan_file, os.O_RDONLY)
+        weakref.finalize(self, os.close, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is measuring into {self.folder}: wait until it ends, or choose another --out"
+            ) from None
 
     def drop_if_empty(self) -> None:
         """Remove the folder when no run is finished in it: there is nothing to go on from."""

@@ -185,6 +185,32 @@ for run in range(4):
     assert not partial.folder.exists()
 
 
+def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
+    """The other process holds the folder until it dies, by SIGKILL here; a worker of the holder is let in."""
+    code = f"""
+import sys, time
+from pathlib import Path
+from attribution.recording import Partial
+partial = Partial(Path({str(tmp_path)!r}) / "a", {{"rounds": 4}}, False)
+print("held", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(InputError, match="another process is measuring into .*a.partial: wait"):
+                Partial(tmp_path / "a", {"rounds": 4}, True)
+            assert Partial(tmp_path / "a", {"rounds": 4}, True, lock=False).done() == set()
+        finally:
+            other.kill()
+    mine = Partial(tmp_path / "a", {"rounds": 4}, True)
+    with pytest.raises(InputError, match="another process"):
+        Partial(tmp_path / "a", {"rounds": 4}, True)
+    del mine
+    Partial(tmp_path / "a", {"rounds": 4}, True)
+
+
 def test_no_pickle_in_what_a_recording_holds(tmp_path: Path) -> None:
     write_tables(tmp_path / "a", "run", rows(), MACHINE)
     assert {p.suffix for p in (tmp_path / "a").iterdir()} == {".json", ".parquet"}

@@ -107,7 +107,7 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
         order = Order.read(job_file)
         kernel = load_kernel(Path(order.root), str(order.plan["kernel"]))
         plan = Plan.from_facts(order.plan)
-        partial = Partial(path, order.identity, resume=True)
+        partial = Partial(path, order.identity, resume=True, lock=False)
         tell("alive", pid=os.getpid())
         machine = make(kernel, plan, order.options, tell)
         _keep_facts(partial.folder, machine.facts())
