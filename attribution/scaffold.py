@@ -18,17 +18,37 @@ from attribution.declare import shipped_root
 from attribution.errors import InputError, MeasureError
 
 TEMPLATE = "hello"
-RESERVED = {"main", "attr", "flag", "role", "event", "threads", "include"} | {
-    *("float", "float4", "int", "double", "char", "void", "bool", "struct", "const", "static")
-}
-"""Names that the template uses itself, and C++ words that are no Python keywords."""
+RESERVED = {"main", "attr", "flag", "role", "event", "threads", "include", "float4"}
+"""Names that the template uses itself, or its build."""
+CPP = (
+    "alignas alignof and_eq asm auto bitand bitor bool catch char char8_t char16_t char32_t compl concept const consteval "
+    "constexpr constinit const_cast co_await co_return co_yield decltype default delete do double dynamic_cast enum "
+    "explicit export extern float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator "
+    "or_eq private protected public register reinterpret_cast requires short signed sizeof static static_assert "
+    "static_cast struct switch template this thread_local throw true false try typedef typeid typename union unsigned "
+    "using virtual void volatile wchar_t xor xor_eq"
+)
+"""Words of C++20 that are lower-case and no words of Python."""
+DECLARED = (
+    "std size_t ptrdiff_t clock_t dim3 printf malloc free memcpy memset assert clock clock64 abs labs llabs min max umin "
+    "umax llmin llmax ullmin ullmax fabs sqrt rsqrt sin cos tan exp exp2 exp10 expm1 log log2 log10 log1p logb pow fmin "
+    "fmax floor ceil round rint trunc fma fmod modf frexp ldexp hypot rhypot cbrt rcbrt erf erfc erfinv erfcinv erfcx "
+    "tgamma lgamma j0 j1 jn y0 y1 yn sinh cosh tanh asin acos atan atan2 asinh acosh atanh sinpi cospi sincos sincospi "
+    "normcdf normcdfinv norm norm3d norm4d rnorm rnorm3d rnorm4d copysign nextafter nan fdim remainder remquo ilogb scalbn "
+    "scalbln nearbyint lround lrint llround llrint"
+)
+"""Names of the device library: a kernel of most of them does not compile, of the others it hides them.  NAMEf too."""
 
 
 def new_kernel(root: Path, name: str) -> list[Path]:
     """Write the kernel's files and return their paths.  Raises InputError for the name, MeasureError for the disk."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or keyword.iskeyword(name) or name in RESERVED:
+    taken = keyword.iskeyword(name) or bool(
+        {name, name.removesuffix("f")} & {*RESERVED, *CPP.split(), *DECLARED.split()}
+    )
+    if taken or not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name):
         raise InputError(
-            f"kernel name {name!r}: allowed are lower-case letters, digits and _, a letter first, and no reserved word"
+            f"kernel name {name!r}: allowed are lower-case letters, digits and _, a letter first, and no word of Python, "
+            "C++ or CUDA"
         )
     folder, toml = root / "kernels" / name, root / "variants" / f"{name}.toml"
     for path in (folder, toml):

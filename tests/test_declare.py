@@ -100,6 +100,7 @@ def test_a_kernel_that_does_not_exist_names_the_nearest(toy: Path) -> None:
     ("source", "sentence"),
     [
         ("raise RuntimeError('boom')", "does not run: RuntimeError: boom"),
+        ("import sys; sys.exit(0)", "does not run: SystemExit: 0"),
         ("KERNEL = 3", "no KERNEL of type"),
         (KERNEL_PY.replace('name="toy"', 'name="tay"'), "must be the folder's name"),
     ],
@@ -125,6 +126,15 @@ def test_free_integers_are_not_negative() -> None:
     with pytest.raises(InputError, match="integer >= 0"):
         Flag(0, "cycles").check("DELAY", "7")
     assert Axis(1, "n").check("n", 1) == 1
+
+
+def test_an_axis_has_a_greatest_value() -> None:
+    assert Axis(1, "n", most=8).check("n", 8) == 8
+    with pytest.raises(InputError, match="n = 9: allowed is an integer >= 1 and <= 8"):
+        Axis(1, "n", most=8).check("n", 9)
+    assert Axis(1, "n").check("n", 2**31 - 1) == 2**31 - 1
+    with pytest.raises(InputError, match="<= 2147483647"):
+        Axis(1, "n").check("n", 2**31)
 
 
 def test_every_shipped_variant_loads(root: Path) -> None:

@@ -59,6 +59,10 @@ def test_rounds_follow_the_seed_only() -> None:
     assert len(rounds(3, 20, 0)) == 20
 
 
+def test_one_round_is_allowed_and_has_every_arm() -> None:
+    assert [sorted(row) for row in rounds(3, 1, 0)] == [[0, 1, 2]]
+
+
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="arms = 0"):
         williams(0)

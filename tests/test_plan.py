@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from attribution import order
 from attribution.declare import Kernel, Variant
 from attribution.errors import InputError
 from attribution.plan import Overrides, Plan, plan
@@ -61,6 +62,42 @@ def test_overrides_reach_every_arm_but_not_its_own_change(
     assert {n: a.knobs["ctas"] for n, a in seen.items()} == {
         "full": 5, "null": 5, "block_q_1": 5, "one_wave": 16, "math_only": 5,
     }  # fmt: skip
+
+
+def test_a_knob_that_the_variant_only_inherits_follows_the_override(index_topk: Kernel) -> None:
+    """The base sets ctas = 4; one variant inherits that, the other has a number of its own."""
+    declared = {
+        "base": Variant("index_topk", "base", "?", knobs={"ctas": 4}),
+        "inherits": Variant("index_topk", "inherits", "?", "base", {"BLOCK_Q": 1}, {"ctas": 4}),
+        "own": Variant("index_topk", "own", "?", "base", {}, {"ctas": 8}),
+    }
+    planned = plan(index_topk, declared, ["inherits", "own"], Overrides({}, {}, {"ctas": 5}))
+    assert [a.knobs["ctas"] for a in planned.questions[0].arms] == [5, 5, 5, 8]
+
+
+def test_a_variant_that_changes_nothing_is_refused(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    for over in (Overrides({}, {"BLOCK_Q": 1}, {}), Overrides({}, {"BLOCK_Q": 1}, {"ctas": 5})):
+        with pytest.raises(InputError, match="variant block_q_1 equals its base full under these overrides"):
+            plan(index_topk, index_topk_variants, ["block_q_1"], over)
+
+
+def test_each_question_has_an_order_of_its_own_seed(
+    index_topk: Kernel, index_topk_variants: dict[str, Variant]
+) -> None:
+    over = Overrides({}, {}, {}, rounds=12, order_seed=5)
+    planned = plan(index_topk, index_topk_variants, ["math_only", "serial_filter_only"], over)
+    assert [q.base for q in planned.questions] == ["full", "serial"]
+    for i, question in enumerate(planned.questions):
+        names = [a.name for a in question.arms]
+        wanted = [names[arm] for row in order.rounds(3, 12, 5 + i) for arm in row]
+        assert [r.arm.name for r in planned.runs() if r.question == question.base] == wanted
+    assert order.rounds(3, 12, 6) != order.rounds(3, 12, 4)
+
+
+def test_one_round_is_allowed_and_less_is_not(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
+    assert len(list(plan(index_topk, index_topk_variants, ["full"], Overrides({}, {}, {}, rounds=1)).runs())) == 2
+    with pytest.raises(InputError, match="rounds = -1: allowed is an integer >= 1"):
+        plan(index_topk, index_topk_variants, ["full"], Overrides({}, {}, {}, rounds=-1))
 
 
 def test_an_override_that_one_arm_cannot_have_is_refused(

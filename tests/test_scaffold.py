@@ -35,7 +35,10 @@ def test_hello_stays_a_template_that_can_be_read(root: Path) -> None:
     assert sum(bool(line.strip()) for line in lines) < 110
 
 
-@pytest.mark.parametrize("name", ["Mine", "1st", "a-b", "", "class", "../x", "event", "float", "a" * 60])
+@pytest.mark.parametrize(
+    "name",
+    ["Mine", "1st", "a-b", "", "class", "../x", "event", "float", "std", "size_t", "printf", "norm", "expf", "a" * 60],
+)
 def test_names_that_cannot_be_identifiers_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="kernel name"):
         new_kernel(tmp_path, name)
@@ -93,6 +96,13 @@ def test_a_root_that_cannot_be_written_is_a_sentence_and_nothing_is_left(tmp_pat
     with pytest.raises(MeasureError, match="cannot write"):
         new_kernel(tmp_path, "mine")
     assert [p.name for p in tmp_path.rglob("*")] == ["kernels"]
+
+
+def test_a_root_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("a file")
+    with pytest.raises(MeasureError, match="Not a directory; nothing was left behind"):
+        new_kernel(tmp_path / "README.md", "mine")
+    assert (tmp_path / "README.md").read_text() == "a file"
 
 
 def test_the_python_of_the_page_on_your_kernel_runs(tmp_path: Path, root: Path, monkeypatch) -> None:

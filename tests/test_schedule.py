@@ -109,3 +109,9 @@ def test_nothing_overlaps_on_one_role_and_no_time_is_lost() -> None:
             mine = mine[np.argsort(placed.begin_ns[mine])]
             edges = np.concatenate([[origin], placed.end_ns[mine]])
             assert (placed.begin_ns[mine] == edges[:-1]).all()
+
+
+def test_places_that_no_cta_can_take_cost_nothing() -> None:
+    """A million CTAs on each of a million SMs would be 10**12 places; two CTAs need two."""
+    placed = place(Pipeline((Role("math", "score"),), resident=1 << 20), [[[1], [1]]], 2, 1 << 20)
+    assert placed.cta_sm.tolist() == [0, 1]

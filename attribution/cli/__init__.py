@@ -68,8 +68,15 @@ def _version(
 
 def main() -> None:
     """Entry point of `attr` and of `python -m attribution`."""
+    if sys.stdout is None:
+        print("attr: standard output is closed: nothing was done; open it, or send it to a file", file=sys.stderr)
+        sys.exit(1)
     try:
-        app()
+        try:
+            app()
+        finally:
+            # What is still buffered fails here, where it can be said, and not while the interpreter ends.
+            sys.stdout.flush()
     except AttrError as error:
         print(f"attr: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +160,73 @@ def test_an_unknown_verb_and_option_exit_2(attr) -> None:
     assert attr("atribute").code == 2
     assert attr("run").code == 2
     assert attr("run", "--variannt", "x").code == 2
+
+
+@pytest.mark.parametrize(
+    ("redirection", "sentence"),
+    [
+        (">&-", "attr: standard output is closed"),
+        (">/dev/full", "attr: No space left on device: standard output"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "list --json", "predict --q 8 --sms 2"])
+def test_an_output_that_cannot_be_written_is_one_sentence(verb: str, redirection: str, sentence: str) -> None:
+    """Short outputs too, which would fail only while the interpreter ends."""
+    command = f"{sys.executable} -m attribution {verb} {redirection}"
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=buffered)
+    assert done.returncode == 1
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_measurement_that_is_stopped_says_how_to_go_on(attr, tmp_path: Path, monkeypatch) -> None:
+    from attribution.measure.job import Job
+
+    def stop(self: Job, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "execute", stop)
+    out = tmp_path / "rec"
+    done = attr("run", "--variant", "math_only", *SMALL, "--rounds", "1", "--out", out)
+    assert done.code == 130
+    assert f"attr: stopped; finished runs are kept: go on with --out {out} --resume" in done.err
+    assert (tmp_path / "rec.partial" / "plan.json").is_file()
+
+
+def test_a_name_that_is_too_long_is_one_sentence(attr, tmp_path: Path) -> None:
+    done = attr("run", "--variant", "math_only", *SMALL, "--rounds", "1", "--out", tmp_path / ("x" * 250), "--json")
+    assert done.code == 1
+    assert done.err.startswith("attr: File name too long")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_makes_no_folder(attr, recorded: Path, tmp_path: Path) -> None:
+    done = attr("show", recorded, "--plot", tmp_path / "no" / "x.svg")
+    assert (done.code, done.out) == (1, "")
+    assert "cannot write" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_of_no_width_still_gets_words(attr, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert "sum of every" in attr("list").out
+
+
+def test_a_verb_that_takes_long_says_so_on_a_terminal(attr, recorded: Path, monkeypatch) -> None:
+    """The wait is set to nothing, so that the remark comes before the answer does."""
+    import threading
+
+    from attribution.cli import options
+
+    timer = threading.Timer
+
+    def at_once(wait_s: float, action) -> threading.Timer:
+        made = timer(0, action)
+        monkeypatch.setattr(made, "start", made.run)
+        return made
+
+    monkeypatch.setattr(threading, "Timer", at_once)
+    assert attr("show", recorded).err == ""
+    monkeypatch.setattr(options.sys.stderr, "isatty", lambda: True, raising=False)
+    assert f"computing what {recorded} says" in attr("show", recorded).err

@@ -338,3 +338,21 @@ def test_a_segment_is_filled_before_it_spills(index_topk: Kernel) -> None:
     assert slot.counts[0] == 130
     assert sum(len(keys) for keys, _ in slot.spilled) == 30
     assert not slot.lost
+
+
+def test_a_checksum_wraps_at_64_bits(
+    index_topk: Kernel, cases: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum starts one turn and 7 above nothing: only a fold of 64 bits comes out 7 higher."""
+    module = sys.modules[index_topk.host.__module__]
+    rung = RUNGS[0]
+    _, plain = run(index_topk, cases["normal"][0], rung)
+    made = module.Run.__init__
+
+    def started(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.fold_int += 2**64 + 7
+
+    monkeypatch.setattr(module.Run, "__init__", started)
+    _, turned = run(index_topk, cases["normal"][0], rung)
+    assert turned.output["checksum"] == plain.output["checksum"] + 7
