@@ -10,7 +10,7 @@ Types: int8..int64, float64 (NaN is "not known"), bool, str (never null), catego
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attribution.errors import DataError
 
@@ -331,6 +331,11 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         if kind.startswith("int") and len(values) and not (out[column] == values).all():
             raise DataError(f"table {name}: column {column} does not fit {kind}")
     return pd.DataFrame(out, columns=list(columns)).reset_index(drop=True)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """One mapping a row of any frame, columns by name: what tables on a terminal and JSON are made of."""
+    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def markdown() -> str:

@@ -18,6 +18,7 @@ from attribution.declare import Event, nearest
 from attribution.errors import DataError, InputError
 from attribution.measured import TRACED, first_axis
 from attribution.recording import Recording
+from attribution.tables import records
 
 HOST_SCOPE = "host-virtual"
 """The reference machine traces the very run that it times; on a GPU the traced build is timed by its own stamps."""
@@ -143,7 +144,3 @@ def _sms(recording: Recording, knobs: Mapping[str, int]) -> int:
 def _some(runs: pd.DataFrame) -> str:
     numbers = runs["run"].tolist()
     return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "") if numbers else "none"
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]

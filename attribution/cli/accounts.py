@@ -1,17 +1,9 @@
-"""Cells and rows that the verbs about accounts share: frames as rows, times and shares with their intervals."""
+"""Cells that the verbs about accounts share: times and shares with their intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-def frame_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One mapping a row."""
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+from typing import Any
 
 
 def interval_ms(row: Mapping[str, Any], name: str) -> str:

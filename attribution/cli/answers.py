@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attribution.cli.output import print_rows
+from attribution.tables import records
 
 if TYPE_CHECKING:
     from attribution.recording import Recording
@@ -28,7 +29,7 @@ def answer_rows(recording: Recording, stage: str | None) -> list[dict[str, Any]]
     """One mapping an arm, all fields of the answers."""
     from attribution.claim import answers
 
-    return [{str(k): v for k, v in row.items()} for row in answers(recording, stage).to_dict("records")]
+    return records(answers(recording, stage))
 
 
 def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:

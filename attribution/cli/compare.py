@@ -9,6 +9,7 @@ import typer
 
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 
 def compare(
@@ -24,7 +25,7 @@ def compare(
     from attribution.claim import compare_answers
 
     frame = compare_answers(open_named(first), open_named(second), stage)
-    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    rows = records(frame)
     if json:
         print_json(rows)
         return

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution.cli.accounts import frame_rows
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
+from attribution.tables import records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ def _regions(
         )
     pcs = recording.table("pcs")
     found = by_region(pcs, [parse(t) for t in texts], metric, kernel_name, launches[0] if launches else None)
-    rows = frame_rows(found)
+    rows = records(found)
     if json:
         print_json(rows)
         return

@@ -9,6 +9,7 @@ import typer
 
 from attribution.cli.options import Json, Out, Overwrite
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +78,12 @@ def _write(read_ones: list[Ingested], out: Path, overwrite: bool) -> None:
 def file_rows(one: Ingested) -> dict[str, Any]:
     """What `--json` says of one file: its description, every launch, kernel sum and range, and all notes."""
     return {
-        **_records(one.table("files"))[0],
+        **records(one.table("files"))[0],
         "rows": {name: len(frame) for name, frame in one.tables.items()},
-        "launches": _records(one.table("launches")),
+        "launches": records(one.table("launches")),
         "kernels": kernel_sums(one.table("kernels")),
-        "range_times": _records(one.table("range_times")),
-        "notes": _records(one.table("notes")),
+        "range_times": records(one.table("range_times")),
+        "notes": records(one.table("notes")),
     }
 
 
@@ -101,18 +102,14 @@ def kernel_sums(kernels: pd.DataFrame) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -int(str(row["time_ns"])))
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
-
-
 def _print(one: Ingested) -> None:
     print(one)
     launches = one.table("launches")[["launch", "kernel_name", "grid", "block", "time_ns", "passes", "nvtx"]]
-    _print_some(_whole_ns(_records(launches)), "launches")
+    _print_some(_whole_ns(records(launches)), "launches")
     _print_some(kernel_sums(one.table("kernels")), "kernels by name")
     times = one.table("range_times")
     busy = times[times["kernels"] > 0].drop(columns=["file", "range"])
-    _print_some(_records(busy), "kernel time in ranges, by rule")
+    _print_some(records(busy), "kernel time in ranges, by rule")
     for note in one.notes:
         print(f"  note: {note.text}")
     print()
@@ -157,13 +154,13 @@ def show_ingested(recording: Recording, plot: Path | None, json: bool) -> None:
         from attribution.show.files import draw_file
 
         draw_file(tables, plot)
-    files = _records(recording.table("files"))
+    files = records(recording.table("files"))
     kernels = kernel_sums(recording.table("kernels"))
-    launches = _records(recording.table("launches"))
-    notes = _records(recording.table("notes"))
+    launches = records(recording.table("launches"))
+    notes = records(recording.table("notes"))
     if json:
         print_json({"manifest": recording.manifest, "files": files, "launches": launches, "kernels": kernels,
-                    "range_times": _records(recording.table("range_times")), "notes": notes})  # fmt: skip
+                    "range_times": records(recording.table("range_times")), "notes": notes})  # fmt: skip
         return
     print(recording)
     _print_some(files, "files")

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.accounts import frame_rows, interval_ms
+from attribution.cli.accounts import interval_ms
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 
 def ladder(
@@ -35,8 +36,8 @@ def ladder(
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
     label = choose_scope(tables["times"], scope, stage)
-    steps = frame_rows(rungs.ladder(tables, variants, top, stage, label, tick))
-    pairs = frame_rows(terms.interactions(tables, variants, stage, label, tick))
+    steps = records(rungs.ladder(tables, variants, top, stage, label, tick))
+    pairs = records(terms.interactions(tables, variants, stage, label, tick))
     if json:
         print_json({"base": top, "steps": steps, "interactions": pairs})
         return

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.accounts import frame_rows, interval_ms, interval_share
+from attribution.cli.accounts import interval_ms, interval_share
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 if TYPE_CHECKING:
     from attribution.analyze.book import Book
@@ -53,7 +54,7 @@ def ledger(
         draw_waterfall(found.main, plot, f"{recording.path.name}: main kernel of {top}")
     if json:
         parts = ("operator", "main", "beside", "witnesses")
-        print_json({"base": top, "scope": found.scope, **{p: frame_rows(getattr(found, p)) for p in parts}})
+        print_json({"base": top, "scope": found.scope, **{p: records(getattr(found, p)) for p in parts}})
         return
     _print(found)
     print(f"\n{scope_sentence(recording)}")
@@ -75,7 +76,7 @@ def _print(found: Book) -> None:
                 "item": r["item"], "ms": _ms(r),
                 "share": f"{r['share']:.2%}", "verdict": r["verdict"], "reason": r["reason"],
             }
-            for r in frame_rows(frame)
+            for r in records(frame)
         ]  # fmt: skip
         print_rows(rows or [{"item": "-", "reason": "no scope has both the operator and its stages"}], heads)
         print()
@@ -88,10 +89,10 @@ def _print(found: Book) -> None:
             "allowed": interval_share(r["tolerance"], math.nan, math.nan),
             "verdict": "; ".join(t for t in (r["verdict"], r["note"]) if t),
         }
-        for r in frame_rows(found.witnesses)
+        for r in records(found.witnesses)
     ]  # fmt: skip
     print_rows(rows)
-    beside = frame_rows(found.beside)
+    beside = records(found.beside)
     if beside:
         print(
             "\nThe SM that finishes last, shares of its own time in the traced build; tail = last - mean finish = by rows + spread"

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.accounts import frame_rows
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
+from attribution.tables import records
 
 
 def overlap(
@@ -31,8 +31,8 @@ def overlap(
         raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")
     roles = trace.role_rows()
     way = critical.path(trace.spans)
-    sums = frame_rows(critical.summary(way))
-    last = frame_rows(lastsm.account(trace.spans))[0] if len(roles) > 1 else {}
+    sums = records(critical.summary(way))
+    last = records(lastsm.account(trace.spans))[0] if len(roles) > 1 else {}
     consumer = str(trace.spans["role"].cat.categories[-1])
     hidden = steady.hidden(trace.spans, consumer) if (trace.spans["role"] == consumer).any() else None
     if json:
@@ -44,7 +44,7 @@ def overlap(
                 "critical_path": sums,
                 "last_sm": last,
                 "hidden": vars(hidden) if hidden else None,
-                "stretches": frame_rows(way),
+                "stretches": records(way),
             }
         )
         return

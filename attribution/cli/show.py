@@ -10,6 +10,7 @@ import typer
 from attribution.cli.answers import answer_rows, print_answers
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 if TYPE_CHECKING:
     from attribution.analyze.traced import Trace
@@ -79,7 +80,5 @@ def _print_trace(trace: Trace) -> None:
     rows = [{k: v / 1e6 if k.endswith("_ns") else v for k, v in row.items()} for row in trace.role_rows()]
     print_rows(rows, columns)
     if len(trace.unpaired):
-        from attribution.analyze.traced import records
-
         print(f"{len(trace.unpaired)} events have no partner and are not in the sums:")
         print_rows(records(trace.unpaired.head(8)))

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.accounts import frame_rows
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
 
 
 def slack(
@@ -49,9 +49,9 @@ def slack(
         predicted = (
             {"faster": faster, "whole_change_low": change[0], "whole_change_high": change[1]} if change else None
         )
-        print_json({"arms": frame_rows(found.table), "slack": vars(fitted), "prediction": predicted, "test": tested})
+        print_json({"arms": records(found.table), "slack": vars(fitted), "prediction": predicted, "test": tested})
         return
-    rows = [{**r, "delay_ns": r["delay_ns"] / 1e6, "time_ns": r["time_ns"] / 1e6} for r in frame_rows(found.table)]
+    rows = [{**r, "delay_ns": r["delay_ns"] / 1e6, "time_ns": r["time_ns"] / 1e6} for r in records(found.table)]
     print_rows(
         rows,
         {

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.accounts import frame_rows
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import DataError
+from attribution.tables import records
 
 
 def tails(
@@ -40,12 +40,12 @@ def tails(
     known = runs.loc[runs["run"].isin(recording.table("events")["run"].unique()), "arm"]
     trace = traced(recording, arm or top) if arm or (known == top).any() else None
     sms = trace.sm_rows() if trace else []
-    whole = frame_rows(summary(trace.per_sm))[0] if trace else {}
+    whole = records(summary(trace.per_sm))[0] if trace else {}
     label = moved.choose_scope(recording.table("times"), scope)
     found = moved.interventions(recording, top, intervention or (), scope=label)
-    table, rivals, refused = frame_rows(found.table), [], ""
+    table, rivals, refused = records(found.table), [], ""
     try:
-        rivals = frame_rows(found.compare())
+        rivals = records(found.compare())
     except DataError as error:
         refused = str(error)
     if json:

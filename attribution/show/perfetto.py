@@ -8,8 +8,6 @@ Misuse: packets are streamed; do not build a whole trace in memory (a million sl
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ from typing import BinaryIO
 
 import pandas as pd
 
-from attribution.errors import DataError, MeasureError
+from attribution.errors import DataError
+from attribution.show.whole import whole_file
 
 _SEQUENCE = 1
 _Slice = tuple[int, int, str, int]  # begin, end, name, arg
@@ -26,8 +25,7 @@ _Slice = tuple[int, int, str, int]  # begin, end, name, arg
 def write_perfetto(spans: pd.DataFrame, path: Path) -> int:
     """Write the trace and return its number of slices.  Raises DataError when one is lost, MeasureError for the disk."""
     lanes = _lanes(spans)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as draft:
         with draft.open("wb") as file:
             _write(lanes, file)
         read = read_slices(draft)
@@ -35,13 +33,6 @@ def write_perfetto(spans: pd.DataFrame, path: Path) -> int:
         if read != wanted:
             lost, extra = sum((wanted - read).values()), sum((read - wanted).values())
             raise DataError(f"{path}: {lost} of {sum(wanted.values())} slices were lost and {extra} added; not written")
-        draft.rename(path)
-    except OSError as error:
-        raise MeasureError(f"cannot write {path}: {error.strerror}; nothing was written") from error
-    finally:
-        # Where the folder is a file, or gone, there is no draft either, and the first error is the one to show.
-        with contextlib.suppress(OSError):
-            draft.unlink()
     return sum(wanted.values())
 
 

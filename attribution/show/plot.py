@@ -6,15 +6,14 @@ Misuse: no pyplot here, so nothing is left open; a figure shows one arm's trace 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution.errors import InputError, MeasureError
+from attribution.errors import InputError
+from attribution.show.whole import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,13 +122,5 @@ def save(figure: Figure, path: Path) -> None:
     """Write the figure whole, by one rename.  Raises InputError, MeasureError."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"--plot {path}: the ending says the format; allowed are {' and '.join(FORMATS)}")
-    draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with whole_file(path) as draft:
         figure.savefig(draft, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        draft.rename(path)
-    except OSError as error:
-        raise MeasureError(f"cannot write {path}: {error.strerror}; nothing was written") from error
-    finally:
-        # Where the folder is a file, or gone, there is no draft either, and the first error is the one to show.
-        with contextlib.suppress(OSError):
-            draft.unlink()
