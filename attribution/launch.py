@@ -61,11 +61,13 @@ class Operator:
     """The steps of one execution, the output they leave behind, and what was written about the work on the way.
 
     counts: (stage, metric) -> a function that reads the number after a run, for quantities that only the kernel knows.
+    limits: limit of a capacity -> a function that reads (rows that failed by it, rows) after a run.
     """
 
     steps: tuple[Launch | Call, ...]
     output: Mapping[str, Any]
     counts: Mapping[tuple[str, str], Callable[[], int]] = field(default_factory=dict)
+    limits: Mapping[str, Callable[[], tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def stages(self) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ TABLES: dict[str, dict[str, Column]] = {
     ),
     "capacity": _table(
         run=("int32", "run"),
-        limit=("category", "segment, row, spill or underflow"),
+        limit=("category", "segment, row, underflow, or what else the kernel names"),
         failures=("int64", "rows (or segments) that hit the limit"),
         of=("int64", "rows (or segments) that could have"),
     ),

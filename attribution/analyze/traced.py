@@ -118,7 +118,7 @@ def check_traces(recording: Recording) -> None:
         believable.check_codes(mine["lanes"], "role", len(roles))
         for column, count in (("role", len(roles)), ("event", len(declared)), ("edge", 2)):
             believable.check_codes(mine["events"], column, count)
-        # A GPU's recording keeps the events of its first round; of the others the lanes and rows stay.
+        # Older recordings of a GPU keep the events of their first round; of the others the lanes and rows stay.
         kept = mine["lanes"] if host else mine["lanes"][mine["lanes"]["run"].isin(mine["events"]["run"].unique())]
         believable.check_records(mine["events"], kept, roles)
         believable.check_placement(mine["lanes"], mine["rows"], _sms(recording, json.loads(str(knobs))))

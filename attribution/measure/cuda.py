@@ -94,7 +94,6 @@ class CudaMachine:
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
-        self._traces_kept: set[tuple[str, str]] = set()
         self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
         self._facts["metrics"] = {**ncu.METRICS, **getattr(self.module, "METRICS", {})}
 
@@ -211,13 +210,10 @@ class CudaMachine:
         self._check_rates(arm, case, rows)
         times = timing.frame(rows, self.options.cache, after)
         tables = {"counters": facts.counters(copies[0], arm), "conditions": _conditions(before, after)}
+        tables["capacity"] = facts.capacity(copies[0])
         if copies[0].level:
             found = trace_tables(self.kernel, copies[0].trace(), next(iter(self.plan.shape.values())))
             times = pd.concat([times, found.pop("times")], ignore_index=True)
-            key = arm.name, json_text(arm.flags)
-            if key in self._traces_kept:  # one trace of an arm is enough to look at
-                found.pop("events")
-            self._traces_kept.add(key)
             tables |= found
         last = (samples - 1) % len(copies)  # the warm-ups before are whole turns
         return host.Measured(copies[last].operator.output, {"times": times, **tables})

@@ -133,3 +133,11 @@ def counters(prepared: Prepared, arm: Arm) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=columns).astype({"value": float})
     state = ["value" if v else "zero" for v in frame["value"]]
     return frame.assign(scope="launch", launch=-1, state=state, pass_group=-1)
+
+
+def capacity(prepared: Prepared) -> pd.DataFrame:
+    """limit, failures, of: what the last run says of each limit that its operator names; synchronizes."""
+    import pandas as pd
+
+    rows = [(limit, *read()) for limit, read in prepared.operator.limits.items()]
+    return pd.DataFrame(rows, columns=["limit", "failures", "of"])

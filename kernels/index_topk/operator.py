@@ -21,6 +21,8 @@ HEADS, DIM, ROW_SPILL, UNROLL = 64, 128, 2048, 4
 BINS, LIST, MERGE_ROOM, MERGE_THREADS, PLAN_THREADS = 1024, 256, 8192, 256, 512
 Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
+LIMITS = {"underflow": 1, "segment": 2, "row": 4, "not_finite": 8}
+"""Bits of `status`, as shape.cuh's `Why` has them."""
 SCRATCH_BYTES = 32 << 20
 """Scores of failed rows that are held at a time."""
 
@@ -51,7 +53,14 @@ class Operator:
         output = {} if self.store else {"indices": self.output}
         output |= {"status": self.status, "checksum": self.checksum}
         counts = {("repair", "repaired_rows"): self.failed_rows}
-        return Steps(tuple(self.launches), output, {} if self.store else counts)
+        if self.store:
+            return Steps(tuple(self.launches), output)
+        limits = {name: functools.partial(self.failed_by, bit) for name, bit in LIMITS.items()}
+        return Steps(tuple(self.launches), output, counts, limits)
+
+    def failed_by(self, bit: int) -> tuple[int, int]:
+        """Rows that failed by one of LIMITS in the last run, and all rows; synchronizes."""
+        return int((self.status & bit != 0).sum().item()), self.status.numel()
 
     def failed_rows(self) -> int:
         """Rows that were repaired in the last run; synchronizes."""

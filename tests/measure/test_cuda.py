@@ -15,7 +15,7 @@ import pytest
 from attribution.declare import Kernel, load_kernel
 from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
-from attribution.launch import TRACE, Launch
+from attribution.launch import TRACE, Launch, Operator
 from attribution.measure import cuda, facts, probe, start
 from attribution.measure.job import MachineLost
 from attribution.measure.prepared import _argument
@@ -183,3 +183,12 @@ def test_rows_of_a_trace_are_the_rows_of_the_problem(hello: Kernel) -> None:
     rows = rows_of(hello, RawTrace(events, lanes, pd.DataFrame()), 7)
     assert rows["rows"].tolist() == [4, 3, 0]
     assert rows["sm"].tolist() == [5, 3, 9]
+
+
+def test_limits_of_an_operator_become_rows_of_capacity() -> None:
+    limits = {"segment": lambda: (3, 64), "underflow": lambda: (0, 64)}
+    prepared: Any = SimpleNamespace(operator=Operator((LAUNCH,), {}, limits=limits))
+    found = facts.capacity(prepared)
+    assert found.to_dict("list") == {"limit": ["segment", "underflow"], "failures": [3, 0], "of": [64, 64]}
+    prepared.operator = Operator((LAUNCH,), {})
+    assert facts.capacity(prepared).empty
