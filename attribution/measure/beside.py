@@ -2,7 +2,7 @@
 
 In: the order that the timed worker had, what it left.  Out: runs in the partial recording; a `Skip` for what went wrong.
 The times that were measured are never lost to a profiler that failed: the reason is recorded.
-Misuse: their round is 0 and their position that of the arm's first run: they belong to no pair.
+Misuse: their round is the turn of the profiler and their position that of the arm's first run: they belong to no pair.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Beside:
 
         like = next(r for r in self.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
         bad = [f"{name}: {detail}" for name, passed, detail in arm["checks"] if not passed]
-        row = {**run_facts(self.plan, like), "run": number, "round": 0, "predecessor": "", "build": arm["build"]}
+        row = {**run_facts(self.plan, like), "run": number, "round": arm.get("round", 0), "predecessor": "", "build": arm["build"]}
         row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
         row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
         self.partial.add(number, {"runs": pd.DataFrame([row]), **tables})

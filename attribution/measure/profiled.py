@@ -22,21 +22,30 @@ if TYPE_CHECKING:
     from attribution.measure.worker import Order, Tell
 
 
-def _arms(machine: CudaMachine, plan: Plan, order: Order, tell: Tell) -> Iterator[tuple[int, Prepared, dict[str, Any]]]:
-    """(number, prepared and warmed up, facts) of every arm but the null arms and those that were refused.
+BASE_TURNS = 3
+"""Times that ncu profiles a base: how far counters of equal launches differ is their interval."""
+
+
+def _arms(
+    machine: CudaMachine, plan: Plan, order: Order, tell: Tell, base_turns: int = 1
+) -> Iterator[tuple[int, Prepared, dict[str, Any]]]:
+    """(number, prepared and warmed up, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
 
     Checks of the output are added to the facts behind each turn.
     """
     refused = {(q, a) for q, a, _ in order.refused}
     case = machine.case(plan.seed)
     arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL and (q.base, a.name) not in refused]
-    for number, (question, arm) in enumerate(arms):
-        tell("progress", done=number, total=len(arms), label=f"{arm.name} under {order.mode}")
+    turns = [(0, *pair) for pair in arms]
+    turns += [(turn, q, a) for turn in range(1, base_turns) for q, a in arms if a.name == q]
+    for number, (turn, question, arm) in enumerate(turns):
+        tell("progress", done=number, total=len(turns), label=f"{arm.name} under {order.mode}")
         prepared = machine.guarded(lambda arm=arm: machine.prepare(arm, case.inputs))  # type: ignore[misc]
         machine.guarded(prepared.run)
         prepared.poison()
         facts: dict[str, Any] = {
             "question": question,
+            "round": turn,
             "arm": arm.name,
             "build": machine.build(arm),
             "inputs": case.hash,
@@ -50,7 +59,7 @@ def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell
     import torch
 
     made = []
-    for number, prepared, facts in _arms(machine, plan, order, tell):
+    for number, prepared, facts in _arms(machine, plan, order, tell, BASE_TURNS):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
             name = ncu.range_name(number, place, step.stage)
