@@ -8,6 +8,7 @@ A GPU module (named by `Kernel.gpu`, a file in the kernel's folder, imported by 
   check(inputs, output, reference, shape, flags) -> list[Check]
 and may have
   moved_bytes(inputs, shape, flags) -> the least bytes that must come from memory: a time that beats it is refused
+  ceilings() -> tuple of Ceiling: pure work whose rate bounds the kernel's (ready ones: attribution/measure/ceilings.py)
   METRICS, {meaning: ncu metric} beside the ones of every kernel; ARCH, such as "sm_90a", when it runs on that only
 The trace is read from the first launch of stage `main` that takes TRACE; `main` must be able to run again after itself.
 Misuse: a step that synchronizes with the host, or allocates, cannot be captured and is not a step.
@@ -44,6 +45,19 @@ class Call:
     """One step that is a torch call on the current stream, such as the selection of an unfused baseline."""
 
     stage: str
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Work of one kind and nothing else: its rate is what the same card can do at best, measured in the same recording.
+
+    metric names the rate (practical_flop_per_s, copy_byte_per_s); `function` does `work` of `unit` on the current stream.
+    """
+
+    metric: str
+    unit: str
+    work: float
     function: Callable[[], Any]
 
 

@@ -11,27 +11,27 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribution.errors import DataError, InputError, MeasureError
+from attribution.errors import DataError, InputError
 from attribution.manifest import check_manifest
 from attribution.measured import check_runs, check_times
+from attribution.stored import published, read_parquet, write_parquet
 from attribution.tables import TABLES, conform
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
-PROTOCOL_VERSION = 1
-"""Raised when the way of measuring changes, so that older recordings can be told apart and voided."""
+PROTOCOL_VERSION = 2
+"""Raised when the way of measuring changes, so that older recordings can be told apart and voided.
+
+1: the samples of one arm in all scopes, then the next arm.  2: in each scope the arms of a round right behind one another,
+and graphs instantiated anew for every round.
+"""
 
 MUST_AGREE = (
     ("schema",),
@@ -80,7 +80,7 @@ class Recording:
             raise DataError(f"no table {name!r}; the schema has: {', '.join(TABLES)}")
         if name not in self.manifest["tables"]:
             return conform(name, pd.DataFrame({column: [] for column in TABLES[name]}))
-        return conform(name, _read_parquet(self.path, name, self.manifest["tables"][name]))
+        return conform(name, read_parquet(self.path, name, self.manifest["tables"][name]))
 
     def verify(self) -> None:
         """Read every table once.  Raises DataError for the first that was changed or lost."""
@@ -93,8 +93,8 @@ def open_recording(path: Path) -> Recording:
     file = path / "manifest.json"
     if not file.is_file():
         hint = ""
-        if _partial_path(path).is_dir():
-            hint = f"; {_partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
+        if partial_path(path).is_dir():
+            hint = f"; {partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
         for kept in sorted(path.parent.glob(f".{glob.escape(path.name)}.old.*/{glob.escape(path.name)}")):
             hint = f"; the one that was being replaced when something stopped is in {kept}: move it back"
         raise InputError(f"{path} is not a recording: it has no manifest.json{hint}")
@@ -127,8 +127,8 @@ def write_tables(
     """
     check_free(path, overwrite)
     frames = {name: conform(name, frame) for name, frame in tables.items()}
-    with _published(path, overwrite) as folder:
-        facts = {name: _write_parquet(folder, name, frame) for name, frame in frames.items()}
+    with published(path, overwrite) as folder:
+        facts = {name: write_parquet(folder, name, frame) for name, frame in frames.items()}
         manifest = {
             "schema": SCHEMA_VERSION,
             "protocol": PROTOCOL_VERSION,
@@ -195,175 +195,9 @@ def merge(recordings: Sequence[Recording], path: Path) -> Recording:
     return write_tables(path, recordings[0].manifest["kind"], tables, extra)
 
 
-class Partial:
-    """Finished runs of a measurement that is under way, in `NAME.partial/`: one folder a run, each put there by one rename."""
-
-    def __init__(self, path: Path, plan: Mapping[str, Any], resume: bool, lock: bool = True) -> None:
-        """Start one, or go on with the one that is there.  Raises InputError, DataError when the plans differ.
-
-        One process at a time measures into it; a worker of the one that does so passes `lock=False`.
-        """
-        self.path = path
-        self.folder = _partial_path(path)
-        plan_file = self.folder / "plan.json"
-        text = json.dumps(plan, sort_keys=True, indent=1)
-        if not self.folder.exists():
-            with _published(self.folder, False) as folder:
-                (folder / "plan.json").write_text(text, encoding="utf-8")
-        elif not resume:
-            raise InputError(
-                f"{self.folder} holds an unfinished measurement: go on with --resume, or delete that folder"
-            )
-        elif plan_file.read_text(encoding="utf-8") != text:
-            raise DataError(_plan_difference(self.folder, json.loads(plan_file.read_text()), json.loads(text)))
-        if lock:
-            self._lock(plan_file)
-
-    def _lock(self, plan_file: Path) -> None:
-        """Hold the folder until this object or its process ends, however it ends.  Raises InputError."""
-        import fcntl
-
-        handle = os.open(plan_file, os.O_RDONLY)
-        weakref.finalize(self, os.close, handle)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another process is measuring into {self.folder}: wait until it ends, or choose another --out"
-            ) from None
-
-    def drop_if_empty(self) -> None:
-        """Remove the folder when no run is finished in it: there is nothing to go on from."""
-        if not self.done():
-            shutil.rmtree(self.folder)
-
-    def done(self) -> set[int]:
-        """Numbers of the runs that are finished."""
-        return {int(p.name.removeprefix("run-")) for p in self.folder.glob("run-*") if p.is_dir()}
-
-    def add(self, run: int, tables: Mapping[str, pd.DataFrame]) -> None:
-        """Keep one run's tables (with their `run` column)."""
-        with _published(self.folder / f"run-{run:06d}", False) as folder:
-            facts = {}
-            for name, frame in tables.items():
-                if len(frame):
-                    facts[name] = _write_parquet(folder, name, conform(name, frame))
-            (folder / "tables.json").write_text(json.dumps(facts), encoding="utf-8")
-
-    def publish(self, manifest_extra: Mapping[str, Any], overwrite: bool) -> Recording:
-        """Put all runs into one recording and drop the partial folder."""
-        import pandas as pd
-
-        parts: dict[str, list[pd.DataFrame]] = {}
-        for run in sorted(self.done()):
-            folder = self.folder / f"run-{run:06d}"
-            for name, facts in json.loads((folder / "tables.json").read_text()).items():
-                parts.setdefault(name, []).append(_read_parquet(folder, name, facts).astype(object))
-        tables = {name: pd.concat(parts[name], ignore_index=True) for name in TABLES if name in parts}
-        recording = write_tables(self.path, "run", tables, manifest_extra, overwrite)
-        shutil.rmtree(self.folder)
-        return recording
-
-
-def _partial_path(path: Path) -> Path:
+def partial_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial") if path.name else path / ".partial"
-
-
-def _plan_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> str:
-    key = next(k for k in sorted({*old, *new}) if old.get(k) != new.get(k))
-    then, now = (json.dumps(p.get(key))[:120] for p in (old, new))
-    return f"{folder} was started with another plan: {key} was {then} and is now {now}; resume as it was, or delete it"
-
-
-@contextmanager
-def _published(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A temporary folder beside `path` that becomes `path` by one rename, or disappears."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise MeasureError(f"cannot write beside {path}: {error.strerror}; nothing was written") from error
-    try:
-        yield folder
-        for file in folder.iterdir():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-        folder.chmod(0o755)
-        if overwrite and path.exists():
-            _replace(folder, path)
-        else:
-            folder.rename(path)
-    except OSError as error:
-        raise MeasureError(f"cannot write {path}: {error.strerror or error}; nothing was left half-written") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _replace(folder: Path, path: Path) -> None:
-    """Put `folder` where `path` is; when that fails, `path` is back where it was."""
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    try:
-        path.rename(old / path.name)
-        try:
-            folder.rename(path)
-        except BaseException:
-            (old / path.name).rename(path)
-            raise
-    except BaseException:
-        # Only when it is empty: what could not be put back stays where it is.
-        with suppress(OSError):
-            old.rmdir()
-        raise
-    shutil.rmtree(old)
 
 
 def _manifest_hash(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _write_parquet(folder: Path, name: str, frame: pd.DataFrame) -> dict[str, Any]:
-    """zstd, integers as deltas: ten million trace events take 12 MB instead of 59."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    integers = [c for c, d in TABLES[name].items() if d.type.startswith("int")]
-    others = [c for c in TABLES[name] if c not in integers]
-    file = folder / f"{name}.parquet"
-    pq.write_table(
-        pa.Table.from_pandas(frame, preserve_index=False),
-        file,
-        compression="zstd",
-        use_dictionary=others,
-        column_encoding=dict.fromkeys(
-            [c for c in integers if TABLES[name][c].type in ("int32", "int64")],
-            "DELTA_BINARY_PACKED",
-        ),
-    )
-    return {"rows": len(frame), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-
-
-def _read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataFrame:
-    """The frame, after its hash and its number of rows were checked.  Raises DataError."""
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file = folder / f"{name}.parquet"
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{file} is missing, but the manifest lists {facts['rows']} rows of it") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror or error}; copy the recording again") from error
-    if (digest := hashlib.sha256(content).hexdigest()) != facts["sha256"]:
-        raise DataError(
-            f"{file} was changed after it was written: sha256 {digest[:12]}..., the manifest says {facts['sha256'][:12]}..."
-        )
-    try:
-        frame: pd.DataFrame = pq.read_table(io.BytesIO(content)).to_pandas()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file} is not a parquet file: {error}") from error
-    if len(frame) != facts["rows"]:
-        raise DataError(f"{file} has {len(frame)} rows, the manifest says {facts['rows']}")
-    return frame

@@ -20,8 +20,8 @@ from attribution.measure import cupti, ncu, report
 from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, Order
+from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
-from attribution.recording import Partial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,10 +92,16 @@ class Beside:
 
         like = next(r for r in self.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
         bad = [f"{name}: {detail}" for name, passed, detail in arm["checks"] if not passed]
-        row = {**run_facts(self.plan, like), "run": number, "round": arm.get("round", 0), "predecessor": "", "build": arm["build"]}
+        row = {
+            **run_facts(self.plan, like),
+            "run": number,
+            "round": arm.get("round", 0),
+            "predecessor": "",
+            "build": arm["build"],
+        }
         row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
         row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
-        self.partial.add(number, {"runs": pd.DataFrame([row]), **tables})
+        self.partial.add([number], {"runs": pd.DataFrame([row]), **tables})
 
     def _kept(self) -> str:
         """Keep a report that could not be read, and say where."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
-from attribution.measure import clocks, cold, facts, host, ncu, stamp, timing, worker
+from attribution.launch import Ceiling
+from attribution.measure import ceilings, clocks, cold, facts, host, ncu, stamp, timing, worker
 from attribution.measure.job import Case, MachineLost
 from attribution.measure.manifest import inputs_hash
 from attribution.measure.prepared import Module, Prepared
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SETTLE_S = 0.1
+STAMPS = 4096
+"""Stamps that can be held until they are read: more than one pass over the arms of a round puts."""
+TURN_NS = 20e6
+"""What the samples of one arm in one pass should take at most."""
 KEPT_REFERENCES = 4
 """References held at once: for some kernels one is a score matrix of gigabytes."""
 
@@ -72,6 +77,8 @@ class CudaCase:
 class CudaMachine:
     """One GPU as a Machine."""
 
+    together = True
+
     def __init__(self, kernel: Kernel, plan: Plan, options: worker.Options, tell: worker.Tell) -> None:
         try:
             import torch
@@ -88,12 +95,15 @@ class CudaMachine:
         self.module = gpu_module(kernel)
         self.arch = facts.arch_for(self.module, kernel)
         self.nvml = clocks.Nvml(pci_bus_id=facts.pci_bus_id())
-        self.stamps = stamp.Stamps(self.arch, facts.properties().multiprocessor_count, options.samples + 64)
+        self.stamps = stamp.Stamps(self.arch, facts.properties().multiprocessor_count, STAMPS)
         self.primary = ("graph" if "graph" in options.scopes else options.scopes[0], "operator")
         self.traced_rounds = options.traced_rounds
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._static: dict[tuple[str, str], pd.DataFrame] = {}
+        self._took_ns: dict[tuple[str, str], float] = {}
+        self._ceilings: tuple[Ceiling, ...] | None = None
         self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
         self._facts["metrics"] = {**ncu.METRICS, **getattr(self.module, "METRICS", {})}
 
@@ -157,9 +167,19 @@ class CudaMachine:
 
         return self.guarded(once)
 
-    def measure(self, arm: Arm, case: Case) -> host.Measured:
+    def ceilings(self) -> pd.DataFrame:
+        import pandas as pd
+
+        named = getattr(self.module, "ceilings", None)
+        if named is None:
+            return pd.DataFrame()
+        if self._ceilings is None:
+            self._ceilings = self.guarded(lambda: tuple(named()))
+        return self.guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
+
+    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[host.Measured]:
         assert isinstance(case, CudaCase)
-        return self.guarded(lambda: self._measure(arm, case))
+        return self.guarded(lambda: self._measure(arms, case, began))
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
         """The arm prepared on the case's inputs: once, or as often as a cold cache needs."""
@@ -181,42 +201,75 @@ class CudaMachine:
                 torch.cuda.synchronize()
                 time.sleep(SETTLE_S)
             self._prepared[key] = mine
+            self._static[key] = facts.static(mine[0], arm)
+            self._took_ns[key] = timing.call_times_ns(mine[0].run, self.stamps, 1)[0]
         return self._prepared[key]
 
-    @staticmethod
-    def _graph_stages(prepared: Prepared) -> tuple[str, ...]:
+    def _graph_stages(self, prepared: Prepared) -> tuple[str, ...]:
         """The whole operator last: its output is what is checked."""
-        return ("main", "operator") if "main" in prepared.stages else ("operator",)
+        return tuple(s for s in ("main", "operator") if s == "operator" or s in prepared.stages)
 
-    def _measure(self, arm: Arm, case: CudaCase) -> host.Measured:
+    def _samples(self, arms: Sequence[Arm], sets: Sequence[Sequence[Prepared]]) -> int:
+        """Samples of each arm in a pass: few where they take long, so that the arms stay close together in time."""
+        longest_ns = max(self._took_ns[arm.name, json_text(arm.flags)] for arm in arms)
+        fit = max(1, min(self.options.samples, int(TURN_NS / longest_ns)))
+        most = max(len(copies) for copies in sets)
+        return max(fit, most) if self.options.cache == "cold" else fit
+
+    def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[host.Measured]:
+        began(0)
+        sets = [self._copies(arm, case) for arm in arms]
+        samples = self._samples(arms, sets)
+        if self.options.cache == "cold":
+            for copies in sets:
+                bytes_each = sum(t.nbytes for t in copies[0].tensors())
+                cold.check_cold(bytes_each, len(copies), samples, self._facts["l2_bytes"])
+        for one in (one for copies in sets for one in copies):
+            one.poison()
+            one.renew_graphs()
+        before = self.nvml.read()
+        rows = self._rows(sets, samples, began)
+        after = self.nvml.read()
+        out = []
+        for arm, copies, mine in zip(arms, sets, rows, strict=True):
+            self._check_rates(arm, case, mine)
+            tables = self._tables(arm, copies[0], mine, before, after)
+            last = copies[(samples - 1) % len(copies)]  # the warm-ups before are whole turns
+            out.append(host.Measured(last.operator.output, tables))
+        return out
+
+    def _rows(
+        self, sets: Sequence[Sequence[Prepared]], samples: int, began: Callable[[int], None]
+    ) -> list[list[timing.Row]]:
+        """The samples of each arm in all timed scopes: one pass over the arms after another."""
+        passes = []
+        if "event" in self.options.scopes:
+            passes += [timing.event_samples(sets, self.stamps, samples, stages, began) for stages in (True, False)]
+        if "graph" in self.options.scopes:
+            names = [self._graph_stages(copies[0]) for copies in sets]
+            for place in range(-max(map(len, names)), 0):
+                stages = [mine[max(place, -len(mine))] for mine in names]
+                passes.append(timing.graph_samples(sets, self.stamps, samples, stages, began))
+        return [[row for found in passes for row in found[i]] for i in range(len(sets))]
+
+    def _tables(
+        self, arm: Arm, prepared: Prepared, rows: list[timing.Row], before: clocks.Reading, after: clocks.Reading
+    ) -> dict[str, pd.DataFrame]:
+        """What one run left, without its `run` column."""
         import pandas as pd
 
-        copies = self._copies(arm, case)
-        samples = max(self.options.samples, len(copies))
-        if self.options.cache == "cold":
-            bytes_each = sum(t.nbytes for t in copies[0].tensors())
-            cold.check_cold(bytes_each, len(copies), samples, self._facts["l2_bytes"])
-        for one in copies:
-            one.poison()
-        before = self.nvml.read()
-        rows: list[timing.Row] = []
-        if "event" in self.options.scopes:
-            rows += timing.event_samples(copies, self.stamps, samples, stages=True)
-            rows += timing.event_samples(copies, self.stamps, samples, stages=False)
-        if "graph" in self.options.scopes:
-            for stage in self._graph_stages(copies[0]):
-                rows += timing.graph_samples(copies, self.stamps, samples, stage)
-        after = self.nvml.read()
-        self._check_rates(arm, case, rows)
         times = timing.frame(rows, self.options.cache, after)
-        tables = {"counters": facts.counters(copies[0], arm), "conditions": _conditions(before, after)}
-        tables["capacity"] = facts.capacity(copies[0])
-        if copies[0].level:
-            found = trace_tables(self.kernel, copies[0].trace(), next(iter(self.plan.shape.values())))
+        counted = [self._static[arm.name, json_text(arm.flags)], facts.counted(prepared)]
+        tables = {
+            "counters": pd.concat([c for c in counted if len(c)], ignore_index=True),
+            "conditions": _conditions(before, after),
+            "capacity": facts.capacity(prepared),
+        }
+        if prepared.level:
+            found = trace_tables(self.kernel, prepared.trace(), next(iter(self.plan.shape.values())))
             times = pd.concat([times, found.pop("times")], ignore_index=True)
             tables |= found
-        last = (samples - 1) % len(copies)  # the warm-ups before are whole turns
-        return host.Measured(copies[last].operator.output, {"times": times, **tables})
+        return {"times": times, **tables}
 
     def _check_rates(self, arm: Arm, case: CudaCase, rows: list[timing.Row]) -> None:
         """A time that the memory cannot have done is refused.  Raises MeasureError."""

@@ -98,14 +98,12 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def counters(prepared: Prepared, arm: Arm) -> pd.DataFrame:
-    """What was launched and what it is made of: launch sizes and knobs, registers, static opcodes, the kernel's own counts.
+def static(prepared: Prepared, arm: Arm) -> pd.DataFrame:
+    """What was launched and what it is made of: launch sizes and knobs, registers, static opcodes.
 
-    `source` says which: launch, ptxas, sass or kernel.  Static opcode counts are named `sass_static`, their opcode is the
-    instance: a loop's body counts once, so they are no dynamic counts.
+    `source` says which: launch, ptxas or sass.  Static opcode counts are named `sass_static`, their opcode is the instance: a
+    loop's body counts once, so they are no dynamic counts.
     """
-    import pandas as pd
-
     rows: list[tuple[str, str, str, str, str, float, str]] = []
     for knob, value in arm.knobs.items():
         rows.append(("main", "", knob, "", "1", value, "launch"))
@@ -127,8 +125,19 @@ def counters(prepared: Prepared, arm: Arm) -> pd.DataFrame:
             sizes["residency"] = (held.ctas, "1", "ptxas")
         rows += [(step.stage, step.entry, m, "", u, v, s) for m, (v, u, s) in sizes.items()]
         rows += [(step.stage, step.entry, "sass_static", op, "inst", n, "sass") for op, n in entry.opcodes.items()]
-    for (stage, metric), read in prepared.operator.counts.items():
-        rows.append((stage, "", metric, "", "1", float(read()), "kernel"))
+    return _counters(rows)
+
+
+def counted(prepared: Prepared) -> pd.DataFrame:
+    """What the kernel itself counted in its last run (source `kernel`); synchronizes."""
+    counts = prepared.operator.counts.items()
+    return _counters([(stage, "", metric, "", "1", float(read()), "kernel") for (stage, metric), read in counts])
+
+
+def _counters(rows: list[tuple[str, str, str, str, str, float, str]]) -> pd.DataFrame:
+    """(stage, kernel_name, metric, instance, unit, value, source) as rows of `counters` without `run`."""
+    import pandas as pd
+
     columns = ["stage", "kernel_name", "metric", "instance", "unit", "value", "source"]
     frame = pd.DataFrame(rows, columns=columns).astype({"value": float})
     state = ["value" if v else "zero" for v in frame["value"]]

@@ -7,8 +7,9 @@ Misuse: its times are virtual; see host.py.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attribution.declare import Check, Kernel
 from attribution.errors import InputError
@@ -16,12 +17,16 @@ from attribution.measure import host
 from attribution.measure.manifest import inputs_hash
 from attribution.plan import Arm, Plan
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class HostMachine:
     """The reference machine as a Machine."""
 
     primary = (host.SCOPE, "operator")
     traced_rounds = 0  # every run of it is traced, at no cost
+    together = False  # a run takes seconds, and each is kept as soon as it is there
 
     def __init__(self, kernel: Kernel, plan: Plan) -> None:
         if kernel.host is None:
@@ -51,10 +56,22 @@ class HostMachine:
     def build(self, arm: Arm) -> str:
         return ""
 
-    def output(self, arm: Arm, case: Any) -> Any:
-        return self.measure(arm, case).output
+    def ceilings(self) -> pd.DataFrame:
+        import pandas as pd
 
-    def measure(self, arm: Arm, case: Any) -> host.Measured:
+        return pd.DataFrame()
+
+    def output(self, arm: Arm, case: Any) -> Any:
+        return self._run(arm, case).output
+
+    def measure(self, arms: Sequence[Arm], case: Any, began: Callable[[int], None]) -> list[host.Measured]:
+        out = []
+        for i, arm in enumerate(arms):
+            began(i)
+            out.append(self._run(arm, case))
+        return out
+
+    def _run(self, arm: Arm, case: Any) -> host.Measured:
         assert isinstance(case, HostCase)
         with host.one_thread():
             return host.measure(self.kernel, case.inputs, self.shape, arm.flags, arm.knobs)

@@ -8,8 +8,9 @@ Misuse: do not call a machine from elsewhere; what is timed here is what the che
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,15 +21,20 @@ from attribution.measure import host, stopping
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
 from attribution.measure.manifest import manifest, source_hash
-from attribution.measure.runs import planned_runs, run_facts
+from attribution.measure.runs import TRACED, planned_runs, run_facts
+from attribution.partial import Partial
 from attribution.plan import Arm, Plan, PlannedRun
-from attribution.recording import Partial, Recording, check_free
+from attribution.recording import Recording, check_free
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int, str], None]
 """done, total, what is running now."""
+FAULTS = (AttrError, ArithmeticError, ValueError, LookupError, MemoryError)
+"""What an arm may raise without ending the job."""
+CEILING_ROUNDS = 12
+"""Rounds before which the machine's ceilings are measured."""
 
 
 class MachineLost(Exception):
@@ -54,6 +60,8 @@ class Machine(Protocol):
     primary: tuple[str, str]
     traced_rounds: int
     """Rounds in which each arm but the null arm runs once more, built with TRACE on."""
+    together: bool
+    """Whether the arms of a round are measured in one go, with nothing else between them."""
 
     def facts(self) -> dict[str, Any]:
         """kind, name, sms, tick_ns and what else identifies it."""
@@ -67,8 +75,11 @@ class Machine(Protocol):
     def output(self, arm: Arm, case: Case) -> Any:
         """One execution, not timed."""
 
-    def measure(self, arm: Arm, case: Case) -> host.Measured:
-        """One run of the arm."""
+    def ceilings(self) -> pd.DataFrame:
+        """Rates of pure work on this machine now: rows of `counters` without `run`; none where it has no ceilings."""
+
+    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[host.Measured]:
+        """One run of each arm, in this order; `began(i)` is called when arm i is next."""
 
 
 class Job:
@@ -102,30 +113,59 @@ class Job:
         # A resumed job checks its arms again: what was true before the stop need not be true now.
         before, after = (self.machine.case(self.plan.seed + i) for i in (1, 2))
         if self.judge:
-            self.judge.resume(self.partial, runs, done)
+            self.judge.resume(self.partial, runs)
         last = {(run.question, run.arm.name): run.run for run in runs}
         held: list[tuple[PlannedRun, _Outcome]] = []
-        for count, run in enumerate(runs):
-            progress(count, len(runs), f"{run.arm.name}, round {run.round + 1} of {self.plan.rounds}")
-            if run.run not in done:
-                self.began(run)
-                held.append((run, self._run(run, before)))
-                if self.judge and held[-1][1].status == "ok":
-                    self.judge.take(run, held[-1][1].tables.get("times"))
-            ends = count + 1 == len(runs) or runs[count + 1].round != run.round
+        count, ceilings_of = 0, -1
+        for visit in self._visits(runs):
+            first, left = visit[0], [run for run in visit if run.run not in done]
+            names = ", ".join(run.arm.name for run in visit)
+            progress(count, len(runs), f"{names}, round {first.round + 1} of {self.plan.rounds}")
+            count += len(visit)
+            outcomes = self._visit(left, before) if left else []
+            good = [out for out in outcomes if out.status == "ok"]
+            if good and ceilings_of < first.round < CEILING_ROUNDS:
+                # Behind the round's pairs: whatever it leaves meets the next round's first arm, which changes.
+                ceilings_of = first.round
+                good[-1].add_counters(self.machine.ceilings())
+            held += zip(left, outcomes, strict=True)
+            ends = count == len(runs) or runs[count].round != first.round
             # Where the rule may stop, a round waits for its decision: the checks after timing belong to its runs.
-            if self.judge and self.judge.may_stop(run.round) and not ends:
+            if self.judge and self.judge.may_stop(first.round) and not ends:
                 continue
-            stop = bool(self.judge and ends and self.judge.stops(run.round))
-            for mine, out in held:
-                if stop or last[mine.question, mine.arm.name] == mine.run:
-                    self._check_after(mine, out, after)
-                self.partial.add(mine.run, self._tables(mine, out))
+            stop = bool(self.judge and ends and self.judge.stops(first.round))
+            self._keep(held, after, lambda run, stop=stop: stop or last[run.question, run.arm.name] == run.run)  # type: ignore[misc]
             held = []
             if stop:
-                self.rounds_run = run.round + 1
+                self.rounds_run = first.round + 1
                 break
         progress(len(runs), len(runs), "done")
+
+    def _visits(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """Runs that are measured in one go: each alone, or the arms of a question in one round where the machine can."""
+
+        def key(run: PlannedRun) -> object:
+            if not self.machine.together:
+                return run.run
+            return run.round, run.question, run.arm.name.endswith(TRACED)
+
+        return [list(group) for _, group in itertools.groupby(runs, key)]
+
+    def _keep(
+        self, held: Sequence[tuple[PlannedRun, _Outcome]], after: Case, is_last: Callable[[PlannedRun], bool]
+    ) -> None:
+        """Write finished runs; an arm's last one is checked on fresh inputs before."""
+        import pandas as pd
+
+        parts: dict[str, list[pd.DataFrame]] = {}
+        for run, out in held:
+            if is_last(run):
+                self._check_after(run, out, after)
+            for name, frame in self._tables(run, out).items():
+                parts.setdefault(name, []).append(frame)
+        if held:
+            tables = {name: pd.concat(frames, ignore_index=True) for name, frames in parts.items()}
+            self.partial.add([run.run for run, _ in held], tables)
 
     def _check_after(self, run: PlannedRun, out: _Outcome, after: Case) -> None:
         """The arm once more on fresh inputs, behind its last run."""
@@ -139,15 +179,37 @@ class Job:
         begin_s = time.monotonic()
         try:
             checks = case.check(arm, self.machine.output(arm, case))
-        except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
+        except FAULTS as error:
             checks = [Check("runs", False, f"{type(error).__name__}: {error}")]
         self.checks_s += time.monotonic() - begin_s
         into.extend((when, c) for c in checks)
         return _reason(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
 
-    def _run(self, run: PlannedRun, before: Case) -> _Outcome:
-        """Check the arm if that was not done yet, and measure the run."""
+    def _visit(self, runs: Sequence[PlannedRun], before: Case) -> list[_Outcome]:
+        """Check the arms that were not checked yet, and measure the runs together."""
+        outcomes = [self._ready(run, before) for run in runs]
+        ready = [(run, out) for run, out in zip(runs, outcomes, strict=True) if out.status == "ok"]
+        try:
+            self._measure(ready)
+        except FAULTS as error:
+            # Whose fault it was shows when each runs alone.
+            for run, out in ready:
+                if len(ready) == 1:
+                    out.fail(f"{type(error).__name__}: {error}")
+                    continue
+                try:
+                    self._measure([(run, out)])
+                except FAULTS as own:
+                    out.fail(f"{type(own).__name__}: {own}")
+        for run, out in ready:
+            if self.judge and out.status == "ok":
+                self.judge.take(run, out.tables.get("times"))
+        return outcomes
+
+    def _ready(self, run: PlannedRun, before: Case) -> _Outcome:
+        """An outcome to fill, after the arm was built and checked if that was not done yet."""
         out, key = _Outcome(time.time_ns()), (run.question, run.arm.name)
+        self.began(run)
         if key not in self.refused and key not in self.checked:
             self.checked.add(key)
             if reason := self._fresh(before, run.arm, "before", out.checks):
@@ -157,19 +219,26 @@ class Job:
             return out
         try:
             out.build = self.machine.build(run.arm)
-            begin_s = time.monotonic()
-            measured = self.machine.measure(run.arm, self.case)
-            self.runs_s += time.monotonic() - begin_s
+        except FAULTS as error:
+            out.fail(f"{type(error).__name__}: {error}")
+        return out
+
+    def _measure(self, ready: Sequence[tuple[PlannedRun, _Outcome]]) -> None:
+        """One run of each, and the check of what it left behind.  Raises what the machine raises."""
+        if not ready:
+            return
+        begin_s = time.monotonic()
+        arms = [run.arm for run, _ in ready]
+        found = self.machine.measure(arms, self.case, lambda i: self.began(ready[i][0]))
+        self.runs_s += time.monotonic() - begin_s
+        for (run, out), measured in zip(ready, found, strict=True):
             out.tables = dict(measured.tables)
             begin_s = time.monotonic()
             seen = self.case.check(run.arm, measured.output)
             self.checks_s += time.monotonic() - begin_s
             out.checks += [("after", c) for c in seen]
-            out.reason = _reason(seen, "wrong output of the timed run")
-        except (AttrError, ArithmeticError, ValueError, LookupError, MemoryError) as error:
-            out.reason = f"{type(error).__name__}: {error}"
-        out.status = "failed" if out.reason else "ok"
-        return out
+            if reason := _reason(seen, "wrong output of the timed run"):
+                out.fail(reason)
 
     def _tables(self, run: PlannedRun, out: _Outcome) -> dict[str, pd.DataFrame]:
         import pandas as pd
@@ -197,6 +266,17 @@ class _Outcome:
     build: str = ""
     checks: list[tuple[str, Check]] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def fail(self, reason: str) -> None:
+        self.status, self.reason = "failed", reason
+
+    def add_counters(self, more: pd.DataFrame) -> None:
+        """More rows of table `counters`."""
+        import pandas as pd
+
+        if len(more):
+            there = self.tables.get("counters")
+            self.tables["counters"] = more if there is None else pd.concat([there, more], ignore_index=True)
 
 
 def _reason(checks: list[Check], what: str) -> str:

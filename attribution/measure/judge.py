@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from attribution import order
 from attribution.measure import stopping
+from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
-from attribution.recording import Partial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,14 +29,12 @@ class Judge:
         self.times_ns: dict[tuple[str, str], dict[int, float]] = {}
         self.decision: stopping.Decision | None = None
 
-    def resume(self, partial: Partial, runs: Sequence[PlannedRun], done: set[int]) -> None:
+    def resume(self, partial: Partial, runs: Sequence[PlannedRun]) -> None:
         """Take in the times of runs that were finished before."""
-        import pandas as pd
-
-        for run in runs:
-            file = partial.folder / f"run-{run.run:06d}" / "times.parquet"
-            if run.run in done and file.is_file():
-                self.take(run, pd.read_parquet(file))
+        by_number = {run.run: run for run in runs}
+        for number, times in partial.table("times").groupby("run"):
+            if run := by_number.get(int(number)):  # type: ignore[call-overload]
+                self.take(run, times)
 
     def take(self, run: PlannedRun, times: pd.DataFrame | None) -> None:
         """Take in the times of one run that ended well."""

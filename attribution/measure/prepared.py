@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attribution.declare import Kernel
 from attribution.errors import MeasureError
 from attribution.launch import TRACE, Call, Launch, Operator
+from attribution.measure.graph import Graph
 from attribution.measure.stamp import on_stream
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Prepared:
         self.kernel, self.operator, self.module = kernel, operator, module
         self.level, self._traced = level, -1
         self._buffers: dict[int, Any] = {}
-        self._graphs: dict[str, Any] = {}
+        self._graphs: dict[str, Graph] = {}
         self._steps: list[tuple[str, Callable[[], Any]]] = [
             (step.stage, self._bound(i, step)) for i, step in enumerate(operator.steps)
         ]
@@ -124,18 +125,20 @@ class Prepared:
                 bounds.append((name, i, i + 1))
         return bounds
 
-    def graph(self, stage: str = "operator") -> Any:
-        """The captured CUDA Graph of the steps; captured once."""
+    def graph(self, stage: str = "operator") -> Callable[[], None]:
+        """Replays the CUDA Graph of the steps; captured once."""
         import torch
 
         if stage not in self._graphs:
             self.run()  # lazy loading and library set-up happen here, not in the capture
             torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.run(stage)
-            self._graphs[stage] = graph
-        return self._graphs[stage]
+            self._graphs[stage] = Graph(lambda: self.run(stage))
+        return self._graphs[stage].replay
+
+    def renew_graphs(self) -> None:
+        """Other instances of the graphs that were captured."""
+        for graph in self._graphs.values():
+            graph.renew()
 
     def poison(self) -> None:
         """Fill every output with a pattern that no right answer has throughout."""

@@ -1,14 +1,18 @@
-"""Samples in scopes event and graph, each with the SM clock it ran at.
+"""Samples in scopes event and graph, each with the SM clock it ran at: the arms of a round right behind one another.
 
-In: `Prepared` arms (several copies where the cache is to be cold) and `Stamps`.  Out: rows of the table `times`.
-The stream is held before a batch of samples while the host enqueues all of them, so that no sample waits for Python.
-Stamps lie outside the events of a sample; two neighbouring samples share one.
+In: `Prepared` arms (several copies of each where the cache is to be cold), in the order of the round; `Stamps`.
+Out: for each arm rows of the table `times`.
+Two arms are compared by what they take at nearly the same moment: in each scope and stage they follow one another without a
+gap, because a card at its power limit changes its clock by percents within a second.  The stream is held before such a pass
+while the host enqueues all of it, so that no sample waits for Python.  Stamps lie outside the events of a sample.
 Misuse: a stage's time in scope event has events around it that the operator's time has not: they are other samples.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from attribution.measure import clocks
@@ -18,77 +22,127 @@ from attribution.measure.stamp import Stamps
 ENQUEUE_NS = 25_000
 """Host time to enqueue one launch, event or stamp, generously: what the hold has to cover."""
 LONGEST_HOLD_NS = 20_000_000
-WARM_UPS = 3
-"""Executions before the first sample of a batch."""
+FIRST_WARM_UPS, WARM_UPS = 3, 1
+"""Executions before the first sample of a pass, and before those of each arm behind it.
+
+An idle card's first executions are slower (seen: by 5 % at 10 us); each sample follows an execution of its own arm.
+"""
+POLL_S = 0.0005
 
 Row = tuple[str, str, int, float, float]
 """scope, stage, sample, time_ns, clock_mhz."""
+Began = Callable[[int], None]
+"""began(i): arm i is next."""
+One = Callable[[int, Callable[[], None]], None]
+"""one(i, record) enqueues execution i, and record() at each of its events."""
 
 
-def event_samples(arms: Sequence[Prepared], stamps: Stamps, samples: int, stages: bool) -> list[Row]:
-    """`samples` eager executions, each copy in turn; with `stages`, events at every stage boundary instead."""
-    bounds = arms[0].stage_bounds()
-    marks = [first for _, first, _ in bounds] if stages else [0]
+@dataclass(frozen=True)
+class Turn:
+    """One arm in a pass: `events` a sample, about `calls` things to enqueue for each execution, `copies` to rotate over."""
+
+    one: One
+    events: int
+    calls: int
+    copies: int = 1
+
+    def warm_ups(self, first: bool) -> int:
+        """All copies once and in order, so that a cold protocol's first sample is cold as well."""
+        return self.copies if self.copies > 1 else FIRST_WARM_UPS if first else WARM_UPS
+
+
+def event_samples(
+    arms: Sequence[Sequence[Prepared]], stamps: Stamps, samples: int, stages: bool, began: Began
+) -> list[list[Row]]:
+    """`samples` eager executions of each arm, its copies in turn; with `stages`, events at every stage boundary instead."""
+    bounds = [copies[0].stage_bounds() for copies in arms]
+    turns = [
+        _eager(copies, [b[1] for b in bound] if stages else [0]) for copies, bound in zip(arms, bounds, strict=True)
+    ]
+    out = []
+    for (spans, mhz), bound in zip(run_pass(stamps, turns, samples, began), bounds, strict=True):
+        rows: list[Row] = []
+        for i, span in enumerate(spans):
+            total: dict[str, float] = {}
+            for stage, ns in zip([b[0] for b in bound] if stages else ["operator"], span, strict=True):
+                total[stage] = total.get(stage, 0.0) + ns
+            rows += [("event", stage, i, ns, mhz[i]) for stage, ns in total.items()]
+        out.append(rows)
+    return out
+
+
+def _eager(copies: Sequence[Prepared], marks: Sequence[int]) -> Turn:
+    def one(i: int, record: Callable[[], None]) -> None:
+        copies[i % len(copies)].run(between=lambda step: record() if step in marks else None)
+        record()
+
+    return Turn(one, len(marks) + 1, len(copies[0].operator.steps) + len(marks) + 1, len(copies))
+
+
+def graph_samples(
+    arms: Sequence[Sequence[Prepared]], stamps: Stamps, samples: int, stages: Sequence[str], began: Began
+) -> list[list[Row]]:
+    """`samples` replays of the graph of each arm's stage, its copies in turn."""
+    turns = [_replayed(copies, stage) for copies, stage in zip(arms, stages, strict=True)]
+    found = run_pass(stamps, turns, samples, began)
+    return [
+        [("graph", stage, i, span[0], mhz[i]) for i, span in enumerate(spans)]
+        for (spans, mhz), stage in zip(found, stages, strict=True)
+    ]
+
+
+def _replayed(copies: Sequence[Prepared], stage: str) -> Turn:
+    replays = [one.graph(stage) for one in copies]
 
     def one(i: int, record: Callable[[], None]) -> None:
-        arms[i % len(arms)].run(between=lambda step: record() if step in marks else None)
+        record()
+        replays[i % len(replays)]()
         record()
 
-    steps = len(arms[0].operator.steps)
-    spans, mhz = _samples(stamps, samples, len(marks) + 1, steps + len(marks) + 1, one, len(arms))
-    if not stages:
-        return [("event", "operator", i, span[0], mhz[i]) for i, span in enumerate(spans)]
-    rows: list[Row] = []
-    for i, span in enumerate(spans):
-        total: dict[str, float] = {}
-        for (stage, _, _), ns in zip(bounds, span, strict=True):
-            total[stage] = total.get(stage, 0.0) + ns
-        rows += [("event", stage, i, ns, mhz[i]) for stage, ns in total.items()]
-    return rows
+    return Turn(one, 2, 4, len(copies))
 
 
-def graph_samples(arms: Sequence[Prepared], stamps: Stamps, samples: int, stage: str) -> list[Row]:
-    """`samples` replays of the captured graph, each copy in turn."""
-    graphs = [arm.graph(stage) for arm in arms]
+def call_times_ns(function: Callable[[], Any], stamps: Stamps, samples: int) -> list[float]:
+    """Times of a torch call between events, ns."""
 
     def one(i: int, record: Callable[[], None]) -> None:
         record()
-        graphs[i % len(graphs)].replay()
+        function()
         record()
 
-    spans, mhz = _samples(stamps, samples, 2, 4, one, len(arms))
-    return [("graph", stage, i, span[0], mhz[i]) for i, span in enumerate(spans)]
+    ((spans, _),) = run_pass(stamps, [Turn(one, 2, 4)], samples, lambda i: None)
+    return [span[0] for span in spans]
 
 
-def _samples(
-    stamps: Stamps,
-    samples: int,
-    events: int,
-    calls: int,
-    one: Callable[[int, Callable[[], None]], None],
-    copies: int,
-) -> tuple[list[list[float]], list[float]]:
-    """Spans between neighbouring events of each sample, ns, and each sample's SM clock, MHz."""
+def run_pass(
+    stamps: Stamps, turns: Sequence[Turn], samples: int, began: Began
+) -> list[tuple[list[list[float]], list[float]]]:
+    """For each turn the spans between neighbouring events of its samples, ns, and each sample's SM clock, MHz."""
     import torch
 
-    # Behind the hold and before the first sample: an idle card's first executions are slower (seen: by 5 % at 10 us).
-    # All copies once and in order, so that a cold protocol's first sample is cold as well.
-    warm = copies if copies > 1 else WARM_UPS
-    made = [[torch.cuda.Event(enable_timing=True) for _ in range(events)] for _ in range(samples)]
-    stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (calls + 1) * ENQUEUE_NS))
-    for i in range(warm):
-        one(i, lambda: None)
-    first = warm % copies
-    stamps.put()
-    for i, mine in enumerate(made):
-        left = iter(mine)
-        one(first + i, lambda left=left: next(left).record())  # type: ignore[misc]
+    made = [[[torch.cuda.Event(enable_timing=True) for _ in range(t.events)] for _ in range(samples)] for t in turns]
+    stamps.hold(min(LONGEST_HOLD_NS, sum((samples + FIRST_WARM_UPS) * (t.calls + 1) for t in turns) * ENQUEUE_NS))
+    for place, (turn, mine) in enumerate(zip(turns, made, strict=True)):
+        warm = turn.warm_ups(first=place == 0)
+        for i in range(warm):
+            turn.one(i, lambda: None)
         stamps.put()
+        for i, events in enumerate(mine):
+            left = iter(events)
+            turn.one(warm + i, lambda left=left: next(left).record())  # type: ignore[misc]
+            stamps.put()
+    for place, mine in enumerate(made):
+        began(place)
+        while not mine[-1][-1].query():
+            time.sleep(POLL_S)
     torch.cuda.synchronize()
     read = stamps.read()
-    mhz = [clocks.sm_clock_mhz(read[i], read[i + 1]) for i in range(samples)]
-    spans = [[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in made]
-    return spans, mhz
+    out = []
+    for place, mine in enumerate(made):
+        at = place * (samples + 1)
+        mhz = [clocks.sm_clock_mhz(read[at + i], read[at + i + 1]) for i in range(samples)]
+        out.append(([[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in mine], mhz))
+    return out
 
 
 def frame(rows: Sequence[Row], cache: str, reading: clocks.Reading) -> Any:

@@ -30,8 +30,9 @@ from attribution.measure.manifest import manifest, source_hash
 from attribution.measure.runs import planned_runs, run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order
+from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
-from attribution.recording import Partial, Recording, check_free
+from attribution.recording import Recording, check_free
 
 WORKER = (sys.executable, "-m", "attribution.measure.cuda")
 POLL_S = 0.05
@@ -113,7 +114,7 @@ def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: P
     row = {**run_facts(plan, run), "build": "", "inputs": "", "status": "failed", "reason": ended.reason}
     row |= {"begin_ns": time.time_ns(), "run": run.run}
     if run.run not in partial.done():
-        partial.add(run.run, {"runs": pd.DataFrame([row])})
+        partial.add([run.run], {"runs": pd.DataFrame([row])})
     return run.question, run.arm.name, f"run {run.run} ended its worker: {ended.reason}"
 
 

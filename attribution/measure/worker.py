@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,12 +22,15 @@ from attribution.declare import Kernel, load_kernel
 from attribution.errors import AttrError, DataError
 from attribution.measure import stopping
 from attribution.measure.job import Job, Machine, MachineLost
+from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
-from attribution.recording import Partial
 
 PROGRESS, MACHINE, LOG = "progress.jsonl", "machine.json", "worker.log"
 FINISHED, FAILED, LOST = 0, 3, 75
 """Exit codes: all done; nothing can be measured, with a sentence; this process cannot go on, another can."""
+
+ORPHAN_S = 1.0
+"""How often a worker looks whether anybody still waits for it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
         kernel = load_kernel(Path(order.root), str(order.plan["kernel"]))
         plan = Plan.from_facts(order.plan)
         partial = Partial(path, order.identity, resume=True, lock=False)
+        end_with(partial)
         tell("alive", pid=os.getpid())
         machine = make(kernel, plan, order.options, tell)
         _keep_facts(partial.folder, machine.facts())
@@ -131,6 +137,17 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
         traceback.print_exc()
         tell("error", kind="MeasureError", message=f"the worker failed: {type(error).__name__}: {error}")
         return FAILED
+
+
+def end_with(partial: Partial) -> None:
+    """End this process soon after the one that measures into `partial` has ended, however it ended, profiler or not."""
+
+    def watch() -> None:
+        while partial.held():
+            time.sleep(ORPHAN_S)
+        os._exit(LOST)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _keep_facts(folder: Path, facts: Mapping[str, Any]) -> None:

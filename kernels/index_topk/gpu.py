@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from attribution.declare import Check, Flags, Inputs, Knobs, Shape
-from attribution.launch import Call, Operator
+from attribution.launch import Call, Ceiling, Operator
+from attribution.measure import ceilings as pure
 
 from . import operator as op
 from .inputs import make
@@ -63,6 +64,11 @@ def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operat
 
     output = {"indices": made.output[:, :width] if width == k_top else made.output}
     return Operator((*steps.steps, Call("select", select)), output)
+
+
+def ceilings() -> tuple[Ceiling, ...]:
+    """FP8 matrix work and nothing else; reading and writing memory and nothing else."""
+    return pure.matrix_product_fp8(), pure.copy()
 
 
 def rows_checked(rows: int) -> list[int]:

@@ -222,9 +222,9 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_measured(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from attribution import recording
+    from attribution import partial
 
-    honest, calls = recording._write_parquet, [0]
+    honest, calls = partial.write_parquet, [0]
 
     def full(*arguments: Any) -> Any:
         calls[0] += 1
@@ -233,9 +233,9 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_measured(
         return honest(*arguments)
 
     asked = planned(index_topk, index_topk_variants, "math_only")
-    monkeypatch.setattr(recording, "_write_parquet", full)
+    monkeypatch.setattr(partial, "write_parquet", full)
     with pytest.raises(MeasureError, match="No space left"):
         job.execute(asked, index_topk, index_topk_variants, tmp_path / "a", quiet)
-    monkeypatch.setattr(recording, "_write_parquet", honest)
+    monkeypatch.setattr(partial, "write_parquet", honest)
     made = job.execute(asked, index_topk, index_topk_variants, tmp_path / "a", quiet, resume=True)
     assert len(made.table("runs")) == 18

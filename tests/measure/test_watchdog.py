@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.errors import InputError, MeasureError
 from attribution.measure import watch
+from attribution.measure.job import CEILING_ROUNDS
 from attribution.measure.stopping import Rule
 from attribution.measure.worker import Options, Order
 from attribution.plan import Overrides, Plan, plan
@@ -167,6 +172,47 @@ def test_an_order_survives_its_file(hello: Kernel, variants: dict[str, Variant],
     assert Plan.from_facts(Order.read(tmp_path / "job.json").plan) == asked
 
 
+def test_ceilings_stand_beside_the_times_of_the_first_rounds(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, rounds=CEILING_ROUNDS + 6)
+    counters = made.table("counters")
+    assert practical_ceiling(counters) == 1.5e15
+    there = counters[counters["stage"] == "ceiling"].merge(made.table("runs")[["run", "round"]], on="run")
+    assert there["round"].tolist() == list(range(CEILING_ROUNDS))
+
+
+def test_a_worker_ends_soon_after_the_one_that_waited_for_it(tmp_path: Path) -> None:
+    """The orchestrator is killed by SIGKILL while its worker hangs: nobody would ever end that worker."""
+    code = f"""
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_watchdog as t
+from attribution.declare import load_kernel, load_variants, shipped_root
+from attribution.measure import watch
+from attribution.measure.job import CEILING_ROUNDS
+hello = load_kernel(shipped_root(), "hello")
+variants = load_variants(shipped_root(), hello)
+options = t.Options(traced_rounds=0, timeout_s=600.0)
+watch.execute(t.planned(hello, variants), hello, variants, Path({str(tmp_path / "a")!r}), print, options, command=t.FAKE)
+"""
+    env = {**os.environ, "FAKE": "scalar:hang", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as other:
+        progress, pid = tmp_path / "a.partial" / "progress.jsonl", 0
+        until = time.monotonic() + 60
+        while not pid and time.monotonic() < until:
+            time.sleep(0.1)
+            lines = [json.loads(x) for x in progress.read_text().splitlines()] if progress.is_file() else []
+            pid = next((x["pid"] for x in lines if x["event"] == "alive"), 0) if len(lines) > 3 else 0
+        assert pid
+        os.kill(pid, 0)
+        other.kill()
+    while Path(f"/proc/{pid}").exists() and "zombie" not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < until + 30, "the worker is still there"
+        time.sleep(0.1)
+
+
 REPORT = Path(__file__).parents[2] / "traces" / "hello-h200.ncu-rep"
 FAKE_NCU = """#!{python}
 import shutil, subprocess, sys
@@ -195,7 +241,7 @@ def test_under_ncu_every_arm_runs_once_more_and_its_counters_stand_beside_the_ti
     fake_ncu(tmp_path / "bin", monkeypatch, str(REPORT))
     made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
     runs = made.table("runs").astype({"arm": str}).set_index("run")
-    counters = made.table("counters").astype({"metric": str})
+    counters = made.table("counters").astype({"metric": str, "scope": str}).query("scope == 'ncu'")
     assert made.manifest["measuring"]["skipped"] == []
     profiled = runs.loc[sorted(counters["run"].unique())]
     assert profiled["arm"].tolist() == ["vector", "scalar"]

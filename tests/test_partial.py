@@ -1,0 +1,87 @@
+"""What a measurement under way keeps: killed, resumed, held by one process, published whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_recording import MACHINE, rows
+
+from attribution.errors import DataError, InputError
+from attribution.partial import Partial
+from attribution.recording import open_recording
+
+
+def test_a_measurement_killed_between_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """A child process is killed by SIGKILL in the middle of writing its third run."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+import test_recording as t
+from attribution import partial as module
+partial = module.Partial(Path({str(tmp_path)!r}) / "a", {{"rounds": 4}}, False)
+for run in range(4):
+    if run == 2:
+        write = module.write_parquet
+        module.write_parquet = lambda *a: (write(*a), os.kill(os.getpid(), signal.SIGKILL))
+    partial.add([run], t.rows(run, run))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ)
+    assert done.returncode == -9, done.stderr
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(InputError, match="--resume"):
+        Partial(tmp_path / "a", {"rounds": 4}, False)
+    with pytest.raises(InputError, match="unfinished"):
+        open_recording(tmp_path / "a")
+    with pytest.raises(DataError, match="rounds was 4 and is now 5"):
+        Partial(tmp_path / "a", {"rounds": 5}, True)
+    partial = Partial(tmp_path / "a", {"rounds": 4}, True)
+    assert partial.done() == {0, 1}
+    for run in (2, 3):
+        partial.add([run], rows(run, run))
+    whole = partial.publish(MACHINE, False)
+    assert whole.table("capacity")["failures"].tolist() == [0, 1, 2, 3]
+    assert not partial.folder.exists()
+
+
+def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
+    """The other process holds the folder until it dies, by SIGKILL here; a worker of the holder is let in."""
+    code = f"""
+import sys, time
+from pathlib import Path
+from attribution.partial import Partial
+partial = Partial(Path({str(tmp_path)!r}) / "a", {{"rounds": 4}}, False)
+print("held", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(InputError, match="another process is measuring into .*a.partial: wait"):
+                Partial(tmp_path / "a", {"rounds": 4}, True)
+            assert Partial(tmp_path / "a", {"rounds": 4}, True, lock=False).done() == set()
+        finally:
+            other.kill()
+    mine = Partial(tmp_path / "a", {"rounds": 4}, True)
+    with pytest.raises(InputError, match="another process"):
+        Partial(tmp_path / "a", {"rounds": 4}, True)
+    del mine
+    Partial(tmp_path / "a", {"rounds": 4}, True)
+
+
+def test_runs_that_were_measured_together_are_kept_together_and_come_out_in_order(tmp_path: Path) -> None:
+    partial = Partial(tmp_path / "a", {"rounds": 4}, False)
+    both = {"capacity": pd.concat([rows(2, 2)["capacity"], rows(3, 3)["capacity"]])}
+    partial.add([2, 3], both)
+    partial.add([0], rows(0, 0))
+    partial.add([1], {})
+    assert partial.done() == {0, 1, 2, 3}
+    assert partial.table("times").empty
+    whole = partial.publish(MACHINE, False)
+    assert whole.table("capacity")["failures"].tolist() == [0, 2, 3]
