@@ -176,12 +176,14 @@ def trace(
 
 def recording(path: Path, tables: Mapping[str, pd.DataFrame], variants: Mapping[str, Any], sms: int = 3) -> Recording:
     """The tables as a recording of a GPU that does not exist."""
+    first = tables["runs"].astype({"arm": str}).drop_duplicates("arm").set_index("arm")
+    ran = {arm: json.loads(str(flags)) for arm, flags in first["flags"].items()}
     questions = [
         {
             "base": str(base),
             "arms": [
-                {"name": str(a), "variant": str(base) if a == "null" else str(a), "flags": {}, "knobs": {}}
-                for a in arms
+                {"name": str(a), "variant": str(base) if a == "null" else str(a), "flags": ran[a], "knobs": {}}
+                for a in sorted(arms, key=lambda a, base=base: a != base)
             ],
         }
         for base, arms in tables["runs"].groupby("question", observed=True, sort=False)["arm"].unique().items()

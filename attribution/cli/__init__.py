@@ -14,6 +14,7 @@ import typer
 from attribution import __version__
 from attribution.cli import (
     build,
+    claim,
     explain,
     export,
     ingest,
@@ -47,6 +48,7 @@ app.command()(predict.predict)
 app.command()(ingest.ingest)
 app.command()(show.show)
 app.command("compare")(compare_verb.compare)
+app.command()(claim.claim)
 app.command()(export.export)
 app.command()(ladder.ladder)
 app.command()(ledger.ledger)

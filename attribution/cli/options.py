@@ -29,6 +29,10 @@ Root = Annotated[
     typer.Option("--root", help="Take kernels/ and variants/ from this folder instead of the shipped ones."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the same rows as JSON.")]
+Traces = Annotated[
+    Path | None,
+    typer.Option("--traces", help="Folder of recordings; the shipped ones when not given."),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Where the recording goes.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the recording that is there.")]
 
@@ -41,8 +45,11 @@ def root_folder(root: Path | None) -> Path:
     return folder
 
 
-def open_named(path: Path) -> Recording:
-    """The recording at `path`, or the shipped one of that name where nothing is there.  Raises InputError, DataError."""
+def open_named(path: Path, traces: Path | None = None) -> Recording:
+    """The recording at `path`, or the one of that name in `traces` (the shipped ones when None) where nothing is there.
+
+    Raises InputError, DataError.
+    """
     import threading
 
     from attribution.recording import open_recording
@@ -52,8 +59,27 @@ def open_named(path: Path) -> Recording:
         patience = threading.Timer(1.0, lambda: print(f"attr: computing what {path} says ...", file=sys.stderr))
         patience.daemon = True
         patience.start()
-    shipped = shipped_root() / "traces" / path
-    return open_recording(shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path)
+    named = traces_folder(traces) / path
+    return open_recording(named if not path.exists() and len(path.parts) == 1 and named.is_dir() else path)
+
+
+def traces_folder(traces: Path | None) -> Path:
+    """The folder of recordings.  Raises InputError when it is none."""
+    folder = shipped_root() / "traces" if traces is None else traces
+    if not folder.is_dir():
+        raise InputError(f"--traces {folder}: is no folder; give one that holds recordings")
+    return folder
+
+
+def recordings_in(traces: Path | None) -> list[Recording]:
+    """Every recording of runs in the folder, by name.  Raises InputError, DataError."""
+    from attribution.recording import open_recording
+
+    folder = traces_folder(traces)
+    found = [open_recording(path.parent) for path in sorted(folder.glob("*/manifest.json"))]
+    if not (measured := [r for r in found if r.manifest["kind"] == "run"]):
+        raise InputError(f"{folder} holds no measured recording; `attr run` makes one")
+    return measured
 
 
 def find_kernel(root: Path, kernel: str | None, variants: Sequence[str]) -> tuple[Kernel, dict[str, Variant]]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from attribution.analyze.contrast import contrasts
 from attribution.analyze.traced import check_traces
+from attribution.claim.void import voided
 from attribution.errors import DataError, InputError
 from attribution.plan import NULL
 from attribution.recording import Recording, check_alike
@@ -52,7 +53,7 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
             tick_ns=float(recording.manifest["machine"]["tick_ns"]),
         )
         parts.append(found[found["arm"].isin(mine)])
-    out = pd.concat(parts, ignore_index=True)
+    out = voided(pd.concat(parts, ignore_index=True), recording)
     places = {key: i for i, key in enumerate(asked)}
     planned = [places[q, a] for q, a in zip(out["question"], out["arm"], strict=True)]
     out = out.iloc[np.argsort(planned, kind="stable")].reset_index(drop=True)

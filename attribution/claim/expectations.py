@@ -1,0 +1,159 @@
+"""Claims: every expectation that was written before measuring, against what its recording says, with every check.
+
+In: opened recordings.  Out: a frame with one row for each expectation, scope and quantity: supported, refuted or undecided.
+A void or doubtful contrast, a voided recording, or a machine that the expectation does not speak of decides nothing.
+Misuse: `supported` is about one interval on one machine, shape and distribution; it is no law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from attribution.analyze.verdict import judge
+from attribution.claim import answers
+from attribution.declare import load_kernel, load_variants, shipped_root
+from attribution.errors import InputError
+from attribution.plan import NULL
+from attribution.recording import Recording
+from attribution.tables import records
+
+MEASURED = {
+    "time_ratio": ("time_ratio", "time_ratio_low", "time_ratio_high"),
+    "exposed_ns": ("exposed_ns", "exposed_low_ns", "exposed_high_ns"),
+}
+"""Quantity that can be expected -> value and 95 % interval among the fields of an answer."""
+
+AT_BEST = "at best undecided: "
+"""How a contrast marks the reasons that keep it from a verdict."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at before judging; `passed` None is "not known"."""
+
+    check: str
+    passed: bool | None
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.detail}"
+
+
+def claims(recordings: Sequence[Recording]) -> pd.DataFrame:
+    """A row for each expectation in each scope, in the order of the recordings and their plans.
+
+    Columns: recording, machine, kernel, shape, distribution, question, arm, stage, scope, asks, quantity, expected_low,
+    expected_high, value, low, high (95 %), pairs, claim, reason and checks (a list of mappings).  Raises InputError, DataError.
+    """
+    return pd.DataFrame([row for recording in recordings for row in _rows(recording)], columns=COLUMNS)
+
+
+COLUMNS = [
+    "recording", "machine", "kernel", "shape", "distribution", "question", "arm", "stage", "scope", "asks", "quantity",
+    "expected_low", "expected_high", "value", "low", "high", "pairs", "claim", "reason", "checks",
+]  # fmt: skip
+
+
+def overturned(found: pd.DataFrame) -> pd.DataFrame:
+    """The claims that were refuted: what the authors had believed and the measurement did not bear out."""
+    return found[found["claim"] == "refuted"].reset_index(drop=True)
+
+
+def _rows(recording: Recording) -> Iterator[dict[str, Any]]:
+    manifest = recording.manifest
+    variants, machine = manifest["variants"], manifest["machine"]["expects"]
+    today = _declared_today(manifest["plan"]["kernel"])
+    for answer in records(answers(recording)):
+        stated = variants.get(answer["arm"], {}).get("expects", {})
+        if answer["arm"] == NULL or not stated:
+            continue
+        # What is expected of other machines is shown where nothing is expected of this one, and then decides nothing.
+        for of in [machine] if machine in stated else list(stated):
+            now = today.get(answer["arm"], {}).get(of)
+            for quantity, (low, high) in stated[of].items():
+                yield _judged(recording, answer, of, quantity, (float(low), float(high)), now)
+
+
+def _judged(
+    recording: Recording,
+    answer: Mapping[str, Any],
+    of: str,
+    quantity: str,
+    expected: tuple[float, float],
+    now: Mapping[str, tuple[float, float]] | None,
+) -> dict[str, Any]:
+    manifest = recording.manifest
+    value, low, high = (answer[field] for field in MEASURED[quantity])
+    checks = [_machine(of, manifest["machine"]["expects"]), *_contrast(answer)]
+    # What spoils a contrast (work, clocks, modes) is among its own reasons already.
+    doubts = [c.detail for c in checks if c.passed is False and c.check in ("machine", "contrast")]
+    claim = "undecided" if doubts else judge(low, high, expected)
+    interval = _interval(quantity, low, high, expected)
+    return {
+        "recording": recording.path.name, "machine": manifest["machine"]["name"], "kernel": manifest["plan"]["kernel"],
+        **{k: answer[k] for k in ("shape", "distribution", "question", "arm", "stage", "scope", "asks")},
+        "quantity": quantity, "expected_low": expected[0], "expected_high": expected[1],
+        "value": value, "low": low, "high": high, "pairs": answer["pairs"],
+        "claim": claim, "reason": "; ".join(doubts) or interval.detail,
+        "checks": [asdict(c) for c in (*checks, interval, _unchanged(quantity, expected, now))],
+    }  # fmt: skip
+
+
+def _machine(of: str, here: str) -> Check:
+    same = of == here
+    return Check("machine", same, here if same else f"the expectation speaks of {of}, this was measured on {here}")
+
+
+def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
+    """Equal work, clocks and modes by name; then whatever else made the contrast void or doubtful."""
+    work = answer["equal_work"]
+    passed = {"equal": True, "none asked": None}.get(work, False)
+    yield Check("equal work", passed, answer["work"] or f"{work} by {answer['arm']}")
+    limited = "clock-limited" in answer["flags"].split(",")
+    yield Check("clocks", not limited, "samples were clock-limited" if limited else "no sample was clock-limited")
+    yield Check("modes", not answer["modes"], answer["modes"] or "one mode an arm")
+    reasons = answer["reasons"].split("; ")
+    spoiled = reasons if answer["verdict"] == "void" else [r for r in reasons if r.startswith(AT_BEST)]
+    believed = answer["verdict"] != "void" and not answer["blocked"]
+    told = "; ".join(dict.fromkeys(r.removeprefix(AT_BEST) for r in spoiled))
+    yield Check("contrast", believed, answer["reasons"] if believed else told)
+
+
+def shown(quantity: str, *values: float) -> str:
+    """`0.9110` or `[0.9102, 0.9120]`: a ratio, or ns as ms, with as many digits as the other tables show."""
+    texts = [f"{v:.4f}" if quantity == "time_ratio" else f"{v / 1e6:.3f} ms" for v in values]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _interval(quantity: str, low: float, high: float, expected: tuple[float, float]) -> Check:
+    """Where the measured interval lies, in words; passed when inside."""
+    seen, meant = shown(quantity, low, high), shown(quantity, *expected)
+    if math.isnan(low) or math.isnan(high):
+        return Check("interval", None, "there is no interval")
+    word = judge(low, high, expected)
+    place = {"supported": "lies inside", "refuted": "lies outside", "undecided": "reaches across an end of"}[word]
+    return Check("interval", {"supported": True, "refuted": False}.get(word), f"{seen} {place} {meant}")
+
+
+def _declared_today(kernel: str) -> dict[str, Mapping[str, Mapping[str, tuple[float, float]]]]:
+    """Variant -> what its declaration expects now; nothing where the kernel is not a shipped one."""
+    root = shipped_root()
+    with suppress(InputError):
+        return {name: v.expects for name, v in load_variants(root, load_kernel(root, kernel)).items()}
+    return {}
+
+
+def _unchanged(quantity: str, expected: tuple[float, float], now: Mapping[str, tuple[float, float]] | None) -> Check:
+    """Whether the declaration still says what it said when this was measured; it judges nothing, the recording's counts."""
+    today = (now or {}).get(quantity)
+    if today is None:
+        return Check("declaration", None, "not declared any more")
+    if tuple(today) == expected:
+        return Check("declaration", True, "says the same today")
+    return Check("declaration", False, f"says {shown(quantity, *today)} today")

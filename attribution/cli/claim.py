@@ -1,0 +1,80 @@
+"""`attr claim [RECORDING...]`: what was expected before measuring, and what became of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attribution.cli.options import Json, Traces, open_named, recordings_in
+from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
+
+COLUMNS = {
+    "recording": "recording",
+    "arm": "arm",
+    "stage": "stage",
+    "scope": "scope",
+    "quantity": "quantity",
+    "expected": "expected",
+    "measured": "measured [95 %]",
+    "claim": "so it is",
+}
+
+
+def claim(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Recordings; all of the shipped ones when none is given.")
+    ] = None,
+    overturned: Annotated[
+        bool, typer.Option("--overturned", help="Only the expectations that were refuted, as one table.")
+    ] = False,
+    traces: Traces = None,
+    json: Json = False,
+) -> None:
+    """Judge every expectation: supported, refuted or undecided, with each check and the reason.
+
+    A void or doubtful contrast, a voided recording, or another machine than the expectation speaks of decides nothing.
+    """
+    from attribution.claim import expectations
+
+    recordings = [open_named(p, traces) for p in paths] if paths else recordings_in(traces)
+    found = expectations.claims(recordings)
+    rows = records(expectations.overturned(found) if overturned else found)
+    counts = {word: int((found["claim"] == word).sum()) for word in ("supported", "refuted", "undecided")}
+    if json:
+        print_json({"claims": rows, **counts})
+        return
+    print_rows([_shown(row) for row in rows], COLUMNS)
+    if rows:
+        print()
+    for row in rows:
+        print(f"{row['arm']} ({row['recording']}, {row['scope']}, {row['shape']}): {row['asks']}")
+        print(f"    {row['claim']}: {row['reason']}")
+        if not overturned:
+            print("    " + _checked(row["checks"]))
+    told = ", ".join(f"{n} {word}" for word, n in counts.items())
+    print(f"\n{len(found)} expectations in {len(recordings)} recordings: {told}.")
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    from attribution.claim.expectations import shown
+
+    q = row["quantity"]
+    known = row["pairs"] > 0
+    measured = f"{shown(q, row['value'])} {shown(q, row['low'], row['high'])}" if known else "-"
+    expected = shown(q, row["expected_low"], row["expected_high"])
+    return {**row, "scope": row["scope"].split("/")[0], "expected": expected, "measured": measured}
+
+
+def _checked(checks: list[dict[str, Any]]) -> str:
+    """The checks by name, in two groups; what was counted, and a declaration that changed, in full."""
+    named = [c for c in checks if c["check"] not in ("interval", "contrast")]
+    passed = [_named(c, c["check"] == "equal work") for c in named if c["passed"]]
+    others = [_named(c, c["check"] == "declaration") for c in named if not c["passed"]]
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in (("passed", passed), ("not", others)) if names)
+
+
+def _named(check: dict[str, Any], full: bool) -> str:
+    return f"{check['check']} ({check['detail']})" if full else check["check"]

@@ -1,0 +1,139 @@
+"""Claims: supported, refuted and undecided, each for its reason, and never for another machine or from void work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import planted_gpu as planted
+import pytest
+
+from attribution.claim import answers
+from attribution.claim.expectations import claims, overturned
+from attribution.errors import InputError
+from attribution.recording import Recording, open_recording
+
+RATIO = planted.TIMES["score_only"] / planted.TIMES["full"]
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., Recording]:
+    """A recording of `score_only` with these expectations; `change` spoils its tables."""
+
+    def make(expects: dict[str, Any], change: Callable[[dict[str, pd.DataFrame]], None] | None = None) -> Recording:
+        arms = {name: planted.TIMES[name] for name in ("full", "score_only")} | {"null": planted.TIMES["full"]}
+        work = {arm: {"tma_loads": 64.0, "tensor_instructions": 1000.0} for arm in arms}
+        tables = planted.measured({"full": arms}, work=work)
+        if change:
+            change(tables)
+        variants = planted.ladder_variants()
+        variants["score_only"]["expects"] = json.loads(json.dumps(expects))
+        return planted.recording(tmp_path / "planted", tables, variants)
+
+    return make
+
+
+def only(recording: Recording) -> pd.Series:
+    found = claims([recording])
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [(0.7, 0.9, "supported"), (0.9, 1.0, "refuted"), (0.1, 0.5, "refuted"), (0.5, RATIO, "undecided")],
+    ids=["inside", "below it", "above it", "across an end"],
+)
+def test_an_interval_decides(recorded: Callable[..., Recording], low: float, high: float, word: str) -> None:
+    row = only(recorded({"planted": {"time_ratio": (low, high)}}))
+    assert row["claim"] == word, row["reason"]
+    assert row["low"] < RATIO < row["high"]
+    assert f"[{low:.4f}, {high:.4f}]" in row["reason"]
+
+
+def test_each_quantity_has_its_own_row(recorded: Callable[..., Recording]) -> None:
+    found = claims([recorded({"planted": {"time_ratio": (0.7, 0.9), "exposed_ns": (0.0, 1e5)}})])
+    assert found.set_index("quantity")["claim"].to_dict() == {"time_ratio": "supported", "exposed_ns": "refuted"}
+
+
+def test_an_expectation_of_another_machine_decides_nothing(recorded: Callable[..., Recording]) -> None:
+    row = only(recorded({"h200": {"time_ratio": (0.7, 0.9)}}))
+    assert row["claim"] == "undecided"
+    assert row["reason"] == "the expectation speaks of h200, this was measured on planted"
+
+
+def _unequal(tables: dict[str, pd.DataFrame]) -> None:
+    runs, counters = tables["runs"], tables["counters"]
+    one = runs.loc[runs["arm"] == "score_only", "run"].iloc[0]
+    counters.loc[(counters["run"] == one) & (counters["metric"] == "tensor_instructions"), "value"] -= 1
+
+
+def _absent(tables: dict[str, pd.DataFrame]) -> None:
+    tables["counters"] = tables["counters"][tables["counters"]["metric"] != "tensor_instructions"]
+
+
+def _limited(tables: dict[str, pd.DataFrame]) -> None:
+    tables["times"]["flags"] = "clock-limited"
+
+
+def _wrong(tables: dict[str, pd.DataFrame]) -> None:
+    runs = tables["runs"]
+    tables["checks"].loc[tables["checks"]["run"] == runs.loc[runs["arm"] == "score_only", "run"].iloc[-1], "passed"] = (
+        False
+    )
+
+
+def _two_modes(tables: dict[str, pd.DataFrame]) -> None:
+    slow = tables["times"]["run"] % 5 == 0
+    tables["times"]["time_ns"] *= np.where(slow, 1.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "reason"),
+    [
+        (_unequal, "equal work", "unequal work: tensor_instructions"),
+        (_absent, "equal work", "tensor_instructions: not checked"),
+        (_limited, "clocks", "clock-limited"),
+        (_two_modes, "modes", "two modes"),
+        (_wrong, "contrast", "wrong output: score_only failed"),
+    ],
+    ids=["unequal work", "work not counted", "clock-limited", "two modes", "wrong output"],
+)
+def test_a_planted_fault_leaves_it_undecided(
+    recorded: Callable[..., Recording], change: Callable[..., None], check: str, reason: str
+) -> None:
+    row = only(recorded({"planted": {"time_ratio": (0.01, 5.0)}}, change))
+    assert row["claim"] == "undecided"
+    assert reason in row["reason"]
+    assert [c["passed"] for c in row["checks"] if c["check"] == check] == [False]
+
+
+def test_the_base_the_null_arm_and_arms_without_expectations_claim_nothing(recorded: Callable[..., Recording]) -> None:
+    assert claims([recorded({})]).empty
+
+
+def test_a_quantity_that_nothing_measures_is_refused(recorded: Callable[..., Recording]) -> None:
+    with pytest.raises(InputError, match="joules"):
+        claims([recorded({"planted": {"joules": (0, 1)}})])
+
+
+def test_only_refuted_ones_are_overturned(recorded: Callable[..., Recording]) -> None:
+    found = claims([recorded({"planted": {"time_ratio": (0.7, 0.9), "exposed_ns": (0.0, 1e5)}})])
+    assert overturned(found)["quantity"].tolist() == ["exposed_ns"]
+
+
+def test_claims_and_answers_say_the_same_of_the_committed_recordings() -> None:
+    recordings = [open_recording(path.parent) for path in sorted(TRACES.glob("*/manifest.json"))]
+    found = claims(recordings)
+    said = found[found["checks"].map(lambda c: c[0]["passed"])]
+    assert len(said)
+    key = ["recording", "question", "arm", "scope", "stage"]
+    shown = pd.concat([answers(r).assign(recording=r.path.name) for r in recordings if r.manifest["kind"] == "run"])
+    words = shown.set_index(key)["expectation"]
+    for row in said[~said.duplicated(key, keep=False)].to_dict("records"):
+        assert row["claim"] == words[tuple(row[k] for k in key)], row
