@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.accounts import interval_ms
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.show.cells import interval_ms
 from attribution.tables import records
 
 

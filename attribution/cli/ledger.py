@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.accounts import interval_ms, interval_share
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.show.cells import interval_ms, interval_share
 from attribution.tables import records
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from attribution.show.cells import text
+
 if TYPE_CHECKING:
     from attribution.measure.job import Progress
 
@@ -43,19 +45,6 @@ def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
     # Below this a table is one character a line: rather let the terminal break its lines.
     console.width = max(console.width, 60)
     console.print(table)
-
-
-def text(value: Any) -> str:
-    """A cell: None and NaN are a dash, floats have four significant digits."""
-    if value is None or value != value:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.0f}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(text(v) for v in value)
-    return str(value)
 
 
 def _plain(value: Any) -> Any:

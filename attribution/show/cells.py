@@ -1,0 +1,48 @@
+"""Cells of tables: numbers with their intervals as texts, the same on a terminal, in a page and in Markdown.
+
+In: rows of the analysis, times in ns.  Out: strings; a dash for what is not known.
+Misuse: a cell is for reading; computing goes on with the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DASH = "-"
+
+
+def interval_ms(row: Mapping[str, Any], name: str) -> str:
+    """`1.234 [1.2, 1.3]` from NAME_ns, NAME_low_ns and NAME_high_ns; without an interval the value only."""
+    value, low, high = (row[f"{name}{part}_ns"] / 1e6 for part in ("", "_low", "_high"))
+    if value != value:
+        return DASH
+    return f"{value:.3f}" if low != low else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def interval_share(value: float, low: float, high: float) -> str:
+    """`12.3 % [12.0, 12.6]`; a dash for what is not known."""
+    if value != value:
+        return DASH
+    return f"{100 * value:.2f} %" if low != low else f"{100 * value:.2f} % [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def interval_ratio(row: Mapping[str, Any]) -> str:
+    """`0.6896 [0.6890, 0.6902]` from time_ratio and its bounds."""
+    value, low, high = (row[f"time_ratio{part}"] for part in ("", "_low", "_high"))
+    if value != value:
+        return DASH
+    return f"{value:.4f}" if low != low else f"{value:.4f} [{low:.4f}, {high:.4f}]"
+
+
+def text(value: Any) -> str:
+    """A cell: None and NaN are a dash, floats have four significant digits."""
+    if value is None or value != value:
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.0f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text(v) for v in value)
+    return str(value)
