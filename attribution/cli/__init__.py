@@ -24,6 +24,7 @@ from attribution.cli import (
     overlap,
     predict,
     reconcile,
+    report,
     run,
     show,
     slack,
@@ -57,6 +58,7 @@ app.command()(overlap.overlap)
 app.command()(explain.explain)
 app.command()(slack.slack)
 app.command()(reconcile.reconcile)
+app.command()(report.report)
 
 
 @app.callback(invoke_without_command=True)
