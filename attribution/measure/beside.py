@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError, MeasureError
-from attribution.measure import cupti, ncu, report
+from attribution.measure import cupti, ncu, reading
 from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, Order
 from attribution.partial import Partial
-from attribution.plan import Plan, PlannedRun
+from attribution.plan import NULL, Plan, PlannedRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,18 @@ class Beside:
             try:
                 make(replace(order, mode=scope), start)
             except (AttrError, OSError, ValueError, KeyError) as error:
-                skips.append(Skip(scope, f"{error}{self._kept() if scope == 'ncu' else ''}"))
+                reason = f"{error}{self._kept() if scope == 'ncu' else ''}"
+                skips.append(Skip(scope, reason))
+                self._failed(order, f"scope {scope}: {reason}")
         return skips
+
+    def _failed(self, order: Order, reason: str) -> None:
+        """A failed row for each arm that the profiler was to run."""
+        refused = {(q, a) for q, a, _ in order.refused}
+        there = {(q.base, a.name) for q in self.plan.questions for a in q.arms if a.name != NULL} - refused
+        for question, arm in sorted(there):
+            facts = {"question": question, "arm": arm, "build": "", "inputs": "", "checks": []}
+            self._keep(facts, self._next(), {}, reason)
 
     def _next(self) -> int:
         return max([*self.runs, *self.partial.done()]) + 1
@@ -81,27 +91,30 @@ class Beside:
             raise MeasureError(f"under ncu the worker ended: {ended.reason}")
         if not file.is_file():
             raise MeasureError(ncu.explain((self.partial.folder / LOG).read_text(encoding="utf-8", errors="replace")))
-        for arm, number, tables in report.frames(self._json(ncu.LAUNCHES), report.read(file), metrics, self._next()):
+        for arm, number, tables in reading.apart(file, self._json(ncu.LAUNCHES), metrics, self._next()):
             self._keep(arm, number, tables)
 
     def _json(self, name: str) -> Any:
         return json.loads((self.partial.folder / name).read_text(encoding="utf-8"))
 
-    def _keep(self, arm: Mapping[str, Any], number: int, tables: Mapping[str, pd.DataFrame]) -> None:
+    def _keep(self, arm: Mapping[str, Any], number: int, tables: Mapping[str, pd.DataFrame], reason: str = "") -> None:
         import pandas as pd
 
         like = next(r for r in self.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
-        bad = [f"{name}: {detail}" for name, passed, detail in arm["checks"] if not passed]
-        row = {
-            **run_facts(self.plan, like),
-            "run": number,
-            "round": arm.get("round", 0),
-            "predecessor": "",
+        bad = [
+            f"wrong output of the profiled run: {name}: {detail}"
+            for name, passed, detail in arm["checks"]
+            if not passed
+        ]
+        reason = reason or next(iter(bad), "")
+        row = {**run_facts(self.plan, like), "run": number, "round": arm.get("round", 0), "predecessor": ""}
+        row |= {
             "build": arm["build"],
+            "inputs": arm["inputs"],
+            "status": "failed" if reason else "ok",
+            "reason": reason,
         }
-        row |= {"inputs": arm["inputs"], "status": "failed" if bad else "ok", "begin_ns": time.time_ns()}
-        row["reason"] = f"wrong output of the profiled run: {bad[0]}" if bad else ""
-        self.partial.add([number], {"runs": pd.DataFrame([row]), **tables})
+        self.partial.add([number], {"runs": pd.DataFrame([row]).assign(begin_ns=time.time_ns()), **tables})
 
     def _kept(self) -> str:
         """Keep a report that could not be read, and say where."""

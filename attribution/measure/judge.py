@@ -31,10 +31,10 @@ class Judge:
 
     def resume(self, partial: Partial, runs: Sequence[PlannedRun]) -> None:
         """Take in the times of runs that were finished before."""
-        by_number = {run.run: run for run in runs}
-        for number, times in partial.table("times").groupby("run"):
-            if run := by_number.get(int(number)):  # type: ignore[call-overload]
-                self.take(run, times)
+        by_number, times = {run.run: run for run in runs}, partial.table("times")
+        for number in times["run"].astype(int).unique().tolist():
+            if number in by_number:
+                self.take(by_number[number], times[times["run"] == number])
 
     def take(self, run: PlannedRun, times: pd.DataFrame | None) -> None:
         """Take in the times of one run that ended well."""

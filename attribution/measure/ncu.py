@@ -76,6 +76,8 @@ class Seen:
     kernel_name: str
     grid: tuple[int, int, int]
     action: Any = None
+    owner: Any = None
+    """What must live as long as `action`."""
 
 
 def range_name(arm: int, step: int, stage: str) -> str:

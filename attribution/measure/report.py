@@ -9,10 +9,12 @@ Misuse: these runs stand beside the timed ones and are never paired with them.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,33 +26,39 @@ if TYPE_CHECKING:
 
 
 INSTALLED = Path("/opt/nvidia/nsight-compute")
+PACKAGE = "package"
 
 
-def reader() -> Any:
-    """NVIDIA's module ncu_report: the package, or the one that Nsight Compute brings.  Raises MeasureError."""
-    try:
-        return importlib.import_module("ncu_report")
-    except ImportError:
-        pass
+def readers() -> list[str]:
+    """Where NVIDIA's module ncu_report can be had: `package`, and the folders of each Nsight Compute that is installed."""
+    found = [PACKAGE] if importlib.util.find_spec("ncu_report") else []
     tool = shutil.which("ncu")
     beside = [folder / "extras" / "python" for folder in Path(tool).resolve().parents] if tool else []
     # The `ncu` on the PATH may be a script that starts another one.
-    for place in (*beside, *sorted(INSTALLED.glob("*/extras/python"), reverse=True)):
-        if (place / "ncu_report.py").is_file():
-            sys.path.append(str(place))
-            return importlib.import_module("ncu_report")
-    raise MeasureError("the module ncu_report is missing: `pip install ncu-report`")
+    places = (*beside, *sorted(INSTALLED.glob("*/extras/python"), reverse=True))
+    return found + list(dict.fromkeys(str(p) for p in places if (p / "ncu_report.py").is_file()))
 
 
-def read(path: Path) -> list[Seen]:
-    """All launches of a report, in order, with their push/pop ranges."""
+def reader(place: str = "") -> Any:
+    """The module ncu_report from one of `readers()`, the first by default.  Raises MeasureError."""
+    place = place or next(iter(readers()), "")
+    if not place:
+        raise MeasureError("the module ncu_report is missing: `pip install ncu-report`")
+    if place != PACKAGE:
+        sys.path.insert(0, place)
+    return importlib.import_module("ncu_report")
+
+
+def read(path: Path, place: str = "") -> list[Seen]:
+    """All launches of a report, in order, with their push/pop ranges.  It may end the process: see reading.py."""
     if not path.is_file():
         raise MeasureError(f"{path} is not there: ncu made no report")
-    context = reader().load_report(str(path))
+    context = reader(place).load_report(str(path))
     out = []
     for i in range(context.num_ranges()):
         part = context.range_by_idx(i)
-        out += [_seen(part.action_by_idx(k)) for k in range(part.num_actions())]
+        # An action points into its report: without the context it is a dangling pointer.
+        out += [replace(_seen(part.action_by_idx(k)), owner=(context, part)) for k in range(part.num_actions())]
     return out
 
 

@@ -14,8 +14,8 @@ import pytest
 from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
-from attribution.errors import InputError, MeasureError
-from attribution.measure import watch
+from attribution.errors import DataError, InputError, MeasureError
+from attribution.measure import reading, watch
 from attribution.measure.job import CEILING_ROUNDS
 from attribution.measure.stopping import Rule
 from attribution.measure.worker import Options, Order
@@ -190,7 +190,7 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import test_watchdog as t
 from attribution.declare import load_kernel, load_variants, shipped_root
-from attribution.measure import watch
+from attribution.measure import reading, watch
 from attribution.measure.job import CEILING_ROUNDS
 hello = load_kernel(shipped_root(), "hello")
 variants = load_variants(shipped_root(), hello)
@@ -273,10 +273,52 @@ def test_without_a_report_times_are_kept_and_the_skip_has_its_reason(
 ) -> None:
     fake_ncu(tmp_path / "bin", monkeypatch, "", words)
     made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
-    assert len(made.table("runs")) == ROUNDS * 3
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert runs["status"].tolist() == ["ok"] * ROUNDS * 3 + ["failed"] * 2
+    assert runs["reason"].str.contains(reason, regex=False).sum() == 2
     (skip,) = made.manifest["measuring"]["skipped"]
     assert skip["scope"] == "ncu"
     assert reason in skip["reason"]
+    assert answers(made, "main", "graph").set_index("arm").loc["scalar", "pairs"] == ROUNDS
+
+
+def test_a_reader_that_crashes_costs_no_time_and_its_report_is_kept(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ncu(tmp_path / "bin", monkeypatch, str(REPORT))
+    monkeypatch.setattr(reading.report, "readers", lambda: ["package"])
+    crash = (sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.setattr(reading.apart, "__defaults__", (crash,))
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
+    runs = made.table("runs").astype({"status": str})
+    assert runs["status"].tolist() == ["ok"] * ROUNDS * 3 + ["failed"] * 2
+    failed = runs.loc[runs["status"] == "failed", "reason"]
+    assert failed.str.contains(
+        "ncu_report (package) died of SIGSEGV; the report is kept as a.ncu-rep", regex=False
+    ).all()
+    assert (tmp_path / "a.ncu-rep").read_bytes() == REPORT.read_bytes()
+    found = answers(made, "main", "graph").set_index("arm").loc["scalar"]
+    assert (found["pairs"], found["equal_work"]) == (ROUNDS, "not checked")
+
+
+def test_the_next_reader_is_tried_when_one_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ncu_report")
+    code = """
+import json, os, runpy, signal, sys
+if json.load(open(sys.argv[1]))["place"] != "package":
+    os.kill(os.getpid(), signal.SIGSEGV)
+runpy.run_module("attribution.measure.reading", run_name="__main__")
+"""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setattr(reading.report, "readers", lambda: ["/opt/ncu/extras/python", "package"])
+    step = {"stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
+    arms = [{"arm": name, "steps": [{"range": name, **step}], "checks": []} for name in ("vector", "scalar")]
+    found = reading.apart(REPORT, arms, {"opcodes": "sass__inst_executed_per_opcode"}, 7, (sys.executable, "-c", code))
+    assert [(arm["arm"], run) for arm, run, _ in found] == [("vector", 7), ("scalar", 8)]
+    assert all(tables["counters"]["value"].max() > 0 for _, _, tables in found)
+    wrong = [{**arms[0], "steps": [{"range": "vector", **step, "grid": [1, 1, 1]}]}, arms[1]]
+    with pytest.raises(DataError, match="grid"):
+        reading.apart(REPORT, wrong, {"a": "b"}, 7, (sys.executable, "-c", code))
 
 
 def test_cupti_runs_in_a_worker_of_its_own_and_a_wrong_output_there_is_a_failed_row(
