@@ -8,6 +8,7 @@ A GPU module (named by `Kernel.gpu`, a file in the kernel's folder, imported by 
   check(inputs, output, reference, shape, flags) -> list[Check]
 and may have
   moved_bytes(inputs, shape, flags) -> the least bytes that must come from memory: a time that beats it is refused
+  fingerprint(inputs) -> text that is another one for other inputs, where copying them to the host takes too long
   ceilings() -> tuple of Ceiling: pure work whose rate bounds the kernel's (ready ones: attribution/measure/ceilings.py)
   METRICS, {meaning: ncu metric} beside the ones of every kernel; ARCH, such as "sm_90a", when it runs on that only
 The trace is read from the first launch of stage `main` that takes TRACE; `main` must be able to run again after itself.

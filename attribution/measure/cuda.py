@@ -59,8 +59,8 @@ class CudaCase:
         self.machine, self.seed = machine, seed
         plan = machine.plan
         self.inputs = machine.guarded(lambda: machine.module.inputs(plan.shape, plan.distribution, seed))
-        contents = {n: t.contiguous().view(_bytes()).cpu().numpy().data for n, t in self.inputs.items()}
-        self.hash = inputs_hash(contents)
+        fingerprint = getattr(machine.module, "fingerprint", _fingerprint)
+        self.hash = str(machine.guarded(lambda: fingerprint(self.inputs)))
         self._references: dict[str, Any] = {}
 
     def check(self, arm: Arm, output: Any) -> list[Check]:
@@ -141,6 +141,8 @@ class CudaMachine:
         return CudaCase(self, seed)
 
     def build(self, arm: Arm) -> str:
+        if self.kernel.source is None:
+            return ""  # all of its steps are calls
         key = json_text(arm.flags)
         if key not in self._builds:
             self.tell("doing", label=f"building {arm.name}")
@@ -151,10 +153,10 @@ class CudaMachine:
         """The arm on these inputs, ready to run."""
         identity = self.build(arm)
         key = json_text(arm.flags)
-        if identity not in self._modules:
+        if identity and identity not in self._modules:
             self._modules[identity] = Module(self._builds[key])
         operator = self.module.operator(inputs, self.plan.shape, arm.flags, arm.knobs)
-        return Prepared(self.kernel, operator, self._modules[identity], int(arm.flags.get("TRACE", 0)))
+        return Prepared(self.kernel, operator, self._modules.get(identity), int(arm.flags.get("TRACE", 0)))
 
     def output(self, arm: Arm, case: Case) -> Any:
         assert isinstance(case, CudaCase)
@@ -290,10 +292,10 @@ def _conditions(before: clocks.Reading, after: clocks.Reading) -> pd.DataFrame:
     return pd.DataFrame([{"when": "before", **before.row()}, {"when": "after", **after.row()}])
 
 
-def _bytes() -> Any:
+def _fingerprint(inputs: Mapping[str, Any]) -> str:
     import torch
 
-    return torch.uint8
+    return inputs_hash({n: t.contiguous().view(torch.uint8).cpu().numpy().data for n, t in inputs.items()})
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def static(prepared: Prepared, arm: Arm) -> pd.DataFrame:
     for knob, value in arm.knobs.items():
         rows.append(("main", "", knob, "", "1", value, "launch"))
     for step in prepared.operator.steps:
-        if not isinstance(step, Launch):
+        if not isinstance(step, Launch) or prepared.module is None:
             continue
         entry = prepared.module.build.entry(step.entry)
         grid = step.grid[0] * step.grid[1] * step.grid[2]

@@ -63,7 +63,7 @@ class Prepared:
     that of stage `main` records; such a build must not be given a null pointer.
     """
 
-    def __init__(self, kernel: Kernel, operator: Operator, module: Module, level: int = 0) -> None:
+    def __init__(self, kernel: Kernel, operator: Operator, module: Module | None, level: int = 0) -> None:
         if not operator.steps:
             raise MeasureError(f"kernel {kernel.name}: operator() has no steps: there is nothing to run")
         self.kernel, self.operator, self.module = kernel, operator, module
@@ -89,6 +89,10 @@ class Prepared:
             trace = self._buffer(place, step, capacity)
         from cuda.core import LaunchConfig, launch
 
+        if self.module is None:
+            raise MeasureError(
+                f"kernel {self.kernel.name} has no source, and its step {step.entry} is a launch of a build"
+            )
         entry = self.module.entry(step.entry, step.smem_bytes)
         grid, extra = step.grid, {}
         if step.cluster is not None:

@@ -1,0 +1,124 @@
+"""The selectors of a GPU, each as a step that leaves its indices behind.
+
+In: a `Problem` on the card.  Out: `Made`: what to run, and its output (`indices`; `values` from those that know no bounds).
+A selector's libraries are imported here, when it is made; one that is absent or refuses the problem raises, and its runs
+are then failed rows with the reason.
+Misuse: what can be made before a run (outputs, lengths, scratch) is; what a library allocates itself is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attribution.errors import InputError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """scores f32 [rows, columns], start and end int32 [rows], all CUDA tensors; k."""
+
+    scores: Any
+    start: Any
+    end: Any
+    k: int
+
+    def indices(self) -> Any:
+        """An output for those that take one: int32 [rows, k]."""
+        import torch
+
+        return torch.empty((len(self.scores), self.k), dtype=torch.int32, device=self.scores.device)
+
+
+@dataclass(frozen=True)
+class Made:
+    """One selection that is ready to run."""
+
+    run: Callable[[], Any]
+    output: Mapping[str, Any]
+
+
+def torch_topk(problem: Problem) -> Made:
+    """It writes 64-bit indices and the values; turning them into what the others write is not timed."""
+    import torch
+
+    shape, device = (len(problem.scores), problem.k), problem.scores.device
+    values = torch.empty(shape, device=device)
+    places = torch.empty(shape, dtype=torch.int64, device=device)
+    return Made(
+        lambda: torch.topk(problem.scores, problem.k, dim=1, sorted=False, out=(values, places)),
+        {"indices": places, "values": values},
+    )
+
+
+def flashinfer(problem: Problem) -> Made:
+    """The call under `flashinfer.top_k_ragged_transform`, which allocates its output: copying it would not be its time."""
+    import torch
+    from flashinfer.topk import get_topk_module
+
+    module, out = get_topk_module(), problem.indices()
+    lengths, starts = problem.end - problem.start, problem.start.clone()
+    states = torch.zeros(1 << 20, dtype=torch.uint8, device=out.device)
+    starts_or_none = starts if bool(starts.any()) else None
+
+    def run() -> None:
+        module.radix_topk_ragged_transform(
+            problem.scores, out, starts, lengths, states, problem.k, False, 0, False, row_starts=starts_or_none
+        )
+
+    return Made(run, {"indices": out})
+
+
+def deepselect(problem: Problem) -> Made:
+    import deep_select
+    import torch
+
+    if bool(problem.start.any()):
+        raise InputError("deepselect selects from rows that start at column zero only: choose another selector")
+    stride, needed = problem.scores.stride(0) * problem.scores.element_size(), deep_select.get_stride_requirement()[0]
+    if stride % needed:
+        raise InputError(f"deepselect: row stride of {stride} bytes; allowed is a multiple of {needed}")
+    out = problem.indices()
+
+    def run() -> None:
+        deep_select.topk(
+            problem.scores, problem.k, end=problem.end, indices_type=torch.int32, output_idx=out,
+            idx_oob_fill_value=-1, return_value=False, abort_when_nan_found=False,
+        )  # fmt: skip
+
+    return Made(run, {"indices": out})
+
+
+def vllm_per_row(problem: Problem) -> Made:
+    """The prefill kernel of vLLM's sparse indexer; its indices are relative to a row's start."""
+    import torch
+    import vllm._custom_ops  # noqa: F401  registers torch.ops._C
+
+    if bool(problem.start.any()):
+        raise InputError("vllm_per_row: its indices count from a row's start: choose rows that start at column zero")
+    out, scores = problem.indices(), problem.scores
+
+    def run() -> None:
+        torch.ops._C.top_k_per_row_prefill(
+            scores, problem.start, problem.end, out, len(scores), scores.stride(0), scores.stride(1), problem.k
+        )
+
+    return Made(run, {"indices": out})
+
+
+def _ours(algorithm: str) -> Callable[[Problem], Made]:
+    def make(problem: Problem) -> Made:
+        raise InputError(f"kernels/topk ({algorithm}) is not here")
+
+    return make
+
+
+SELECTORS: Mapping[str, Callable[[Problem], Made]] = {
+    "torch_topk": torch_topk,
+    "our_topk": _ours("threshold"),
+    "our_histogram": _ours("histogram"),
+    "flashinfer": flashinfer,
+    "deepselect": deepselect,
+    "vllm_per_row": vllm_per_row,
+}
