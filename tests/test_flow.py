@@ -21,6 +21,7 @@ ORDER = [
     {"partial"},
     {"ingest"},
     {"measure"},
+    {"prefill"},
     {"analyze"},
     {"claim"},
     {"show"},

@@ -1,7 +1,7 @@
 """Reconciliation: does the saving of a part, times its share of the whole, account for the saving of the whole?
 
-In: percentages, each with half a unit of its last printed digit as its uncertainty, or measured intervals.
-Out: `Reconciled`: estimate and measurement with their intervals, and what is left unexplained.
+In: percentages, each with half a unit of its last printed digit as its uncertainty, or measured intervals; or a table of them.
+Out: `Reconciled`: estimate and measurement with their intervals, and what is left unexplained (account.py says why it is).
 Amdahl: saving of the whole = share x eligible x saving of the part, when share and saving are of one and the same whole.
 Misuse: a share of summed kernel time is not a share of elapsed time; where the scopes differ the estimate is a bound on
 what could be hoped for, and the difference is printed, not explained away.
@@ -9,6 +9,8 @@ what could be hoped for, and the difference is printed, not explained away.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +27,15 @@ def rounded(value: float, digits: int) -> Interval:
     return value - half, value, value + half
 
 
+def printed(text: str, what: str) -> Interval:
+    """As `rounded`, of a number as it stands in a text: 9.62 is 9.615 to 9.625.  Raises DataError."""
+    digits = text.strip().removeprefix("-")
+    whole, _, decimals = digits.partition(".")
+    if not whole.isascii() or not whole.isdigit() or (decimals and not (decimals.isascii() and decimals.isdigit())):
+        raise DataError(f"{what} {text!r}: must be a number of percent in plain digits, such as 9.62")
+    return rounded(float(text), len(decimals))
+
+
 @dataclass(frozen=True)
 class Reconciled:
     """Percent of the whole.  `unexplained_pct` = estimate - measured; verdict `agree`, `less than estimated` or `more ...`."""
@@ -39,6 +50,20 @@ class Reconciled:
     unexplained_pct: float
     verdict: str
     note: str
+
+    @property
+    def overestimate_pct(self) -> Interval:
+        """Estimate - measured with what the intervals of both leave open; an interval above 0 is an overestimate."""
+        return (
+            self.estimate_low_pct - self.measured_high_pct,
+            self.unexplained_pct,
+            self.estimate_high_pct - self.measured_low_pct,
+        )
+
+    @property
+    def times_measured(self) -> float:
+        """Estimate over measured; NaN where nothing was saved."""
+        return self.estimate_pct / self.measured_pct if self.measured_pct else math.nan
 
     def __str__(self) -> str:
         return (
@@ -84,3 +109,29 @@ def saving(before: Interval, after: Interval) -> Interval:
         100 * (1 - after[1] / before[1]),
         100 * (1 - after[0] / before[2]),
     )
+
+
+COLUMNS = ("share", "saving", "measured")
+
+
+def reconcile_rows(rows: Sequence[Mapping[str, str]], file: str) -> list[Reconciled]:
+    """`reconcile` of each row of a table as text; the first column is the row's name.
+
+    One column each whose name has the word share, saving, measured (so `indexer_share_pct`).  Raises DataError.
+    """
+    if not rows:
+        raise DataError(f"{file} has no rows: give a table with columns {', '.join(COLUMNS)}")
+    heads = list(rows[0])
+    found: dict[str, str] = {}
+    for word in COLUMNS:
+        named = [h for h in heads[1:] if word in h.split("_")]
+        if len(named) != 1:
+            raise DataError(
+                f"{file}: {len(named)} columns have the word {word} in their name ({', '.join(heads)}); exactly one must"
+            )
+        found[word] = named[0]
+    out = []
+    for number, row in enumerate(rows, 2):
+        values = [printed(row[found[word]] or "", f"{file}, line {number}, {found[word]}") for word in COLUMNS]
+        out.append(reconcile(values[0], values[1], values[2], str(row[heads[0]])))
+    return out

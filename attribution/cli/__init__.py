@@ -23,6 +23,7 @@ from attribution.cli import (
     new,
     overlap,
     predict,
+    prefill,
     reconcile,
     report,
     run,
@@ -57,6 +58,7 @@ app.command()(tails.tails)
 app.command()(overlap.overlap)
 app.command()(explain.explain)
 app.command()(slack.slack)
+app.command()(prefill.prefill)
 app.command()(reconcile.reconcile)
 app.command()(report.report)
 

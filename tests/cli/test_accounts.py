@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import planted_gpu
 
 from attribution.analyze.interventions import choose_scope
-from attribution.cli import explain, ladder, ledger, overlap, reconcile, slack, tails
+from attribution.cli import explain, ladder, ledger, overlap, slack, tails
 from attribution.errors import InputError
 
 DELAYS = {"d1": 100, "d2": 200, "d3": 400, "d4": 600}
@@ -142,16 +142,6 @@ def test_explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         explain.explain("share", folder / "ladder", arm="math_only", numerator="busy")
     with pytest.raises(InputError, match="beside full"):
         explain.explain("share", folder / "ladder", arm="zzz", numerator="busy", denominator="cycles")
-
-
-def test_reconcile(capsys: pytest.CaptureFixture[str]) -> None:
-    reconcile.reconcile("9.62", "5.99", "0.19", json=True)
-    assert answer(capsys)["verdict"] == "less than estimated"
-    for bad in ("x", "nan", "1e3", "inf"):
-        with pytest.raises(InputError, match="must be a number of percent"):
-            reconcile.reconcile(bad, "1", "1")
-    with pytest.raises(InputError, match="was given 2 times"):
-        reconcile.reconcile("1", "1", "1", scope=["a", "b"])
 
 
 def test_the_scope_that_is_chosen() -> None:

@@ -1,0 +1,45 @@
+"""Which indexers are compared, what each asks, and what was expected of it before measuring.
+
+Out: variants as a manifest has them, and the `Plan` of one input length.
+  native  the unfused pipeline: what the share and the saving are of
+  fused   the operator, with fallback where early rows have fewer than top_k keys
+  given   selections from a table: what is left when the indexer's work is taken away
+Misuse: an expectation is written before its measurement and kept when it is refuted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attribution.plan import NULL, Arm, Plan, Question
+
+KERNEL, BASE, STAGE, PART = "dsa_prefill", "native", "ttft", "indexer"
+ROUNDS, ORDER_SEED = 8, 0
+"""Four arms: two whole Williams designs."""
+ASKS = {
+    "native": "How long does the unfused indexer let the first token wait?",
+    "fused": "How much of the time to first token does the fused indexer save?",
+    "given": "How much of the time to first token is the indexer's own work?",
+}
+EXPECTED: dict[str, dict[int, dict[str, tuple[float, float]]]] = {"h200": {}}
+"""Machine -> input length -> arm -> closed interval of time_ratio."""
+
+
+def variants(length: int) -> dict[str, dict[str, Any]]:
+    """The arms' declarations for an input of `length` tokens, as JSON values."""
+    out: dict[str, dict[str, Any]] = {}
+    for name, asks in ASKS.items():
+        bounds = {m: lengths.get(length, {}).get(name) for m, lengths in EXPECTED.items()}
+        out[name] = {
+            "base": None if name == BASE else BASE, "asks": asks, "flags": {"INDEXER": name}, "knobs": {}, "same": [],
+            "expects": {m: {"time_ratio": list(b)} for m, b in bounds.items() if b}, "factors": None, "stage": STAGE,
+        }  # fmt: skip
+    return out
+
+
+def plan(length: int, layers: int, rounds: int, seed: int, knobs: dict[str, int]) -> Plan:
+    """Every arm and the null arm in each of `rounds` rounds, in Williams order."""
+    names = {BASE: BASE, NULL: BASE, "fused": "fused", "given": "given"}
+    arms = tuple(Arm(name, of, {"INDEXER": of}, knobs) for name, of in names.items())
+    shape = {"input": length, "layers": layers}
+    return Plan(KERNEL, shape, "random", seed, rounds, ORDER_SEED, (Question(BASE, arms),))

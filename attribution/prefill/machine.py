@@ -1,0 +1,51 @@
+"""What a prefill recording states of the machine it was made on.
+
+In: the torch device.  Out: JSON values for the manifest's `machine`, launch knobs of every arm.
+Misuse: a CPU's times say nothing about a GPU; its recordings are for trying the stack out.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from typing import Any
+
+from attribution.measure.clocks import Nvml
+
+
+def machine_facts(device: str) -> dict[str, Any]:
+    """Identity, software versions, and the step of the clock that times a request."""
+    import torch
+
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "nvtx")}
+    tick_ns = float(min(step for step in (_step() for _ in range(1000))))
+    if device != "cuda":
+        return {"kind": "host", "name": "CPU", "expects": "cpu", "sms": 1, "tick_ns": tick_ns, **versions}
+    has = torch.cuda.get_device_properties(0)
+    nvml = Nvml()
+    return {
+        "kind": "cuda",
+        "name": has.name,
+        "expects": has.name.split()[-1].lower(),
+        "sms": has.multi_processor_count,
+        "tick_ns": tick_ns,
+        "driver": nvml.driver() or "unknown",
+        "cuda": torch.version.cuda,
+        "l2_bytes": has.L2_cache_size,
+        "memory_bytes": has.total_memory,
+        **versions,
+        **nvml.facts(),
+    }
+
+
+def _step() -> int:
+    """The next step of the host's clock, ns."""
+    first = now = time.perf_counter_ns()
+    while now == first:
+        now = time.perf_counter_ns()
+    return now - first
+
+
+def knobs_of(device: str) -> dict[str, int]:
+    """A recording of a host states the SMs of its one processor in every run."""
+    return {} if device == "cuda" else {"sms": 1}

@@ -1,0 +1,198 @@
+"""One input length measured whole: checked, timed, checked again, profiled, and written as a recording.
+
+In: a `Bench` (stack and indexers made once) and a length.  Out: a Recording of kind `run`, kernel `dsa_prefill`.
+Tables: runs; times (stage `ttft` of scope wall; `indexer_00`, ... of one chunk's calls); counters (calls and fell_back_calls
+by chunk); checks; conditions; on a GPU also the native stack's kernels and ranges.
+Misuse: recordings of two lengths answer two questions; `attr reconcile` takes them together, never their times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribution import __version__
+from attribution.declare import Check
+from attribution.errors import MeasureError
+from attribution.measure import clocks
+from attribution.plan import Plan, shape_text
+from attribution.prefill import arms
+from attribution.prefill.checks import Looked, check_logits
+from attribution.prefill.indexers import Given, Indexer, Kept, Native, WithFallback
+from attribution.prefill.machine import knobs_of, machine_facts
+from attribution.prefill.profiled import FILE, profiled
+from attribution.prefill.rounds import Timed, request, timed_rounds
+from attribution.prefill.sizes import Sizes
+from attribution.prefill.spans import Spans
+from attribution.prefill.stack import Stack
+from attribution.recording import Recording, check_free, write_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all lengths share.  `skipped`: what could not be used here, with its reason."""
+
+    config: str
+    sizes: Sizes
+    stack: Stack
+    native: Native
+    fused: WithFallback
+    fused_name: str
+    skipped: dict[str, str]
+    seed: int
+
+    def tokens(self, length: int, seed: int) -> Any:
+        """int64 [length] on the device; the same for the same seed."""
+        import torch
+
+        draw = torch.Generator().manual_seed(seed)
+        return torch.randint(0, self.sizes.vocabulary, (length,), generator=draw).to(self.stack.device)
+
+    def checked(self, tokens: Any) -> dict[str, list[Check]]:
+        """Every check of both indexers on this input, by arm; the native stack's logits are the reference."""
+        found: dict[str, list[Check]] = {}
+        reference = None
+        for arm, indexer in ((arms.BASE, self.native), ("fused", self.fused)):
+            looked = Looked(indexer, self.sizes.top_k)
+            _, _, logits = request(self.stack, tokens, looked, Spans(self.stack.device))
+            reference = logits if reference is None else reference
+            found[arm] = [*looked.checks, check_logits(logits, reference)]
+        return found
+
+
+def record(
+    bench: Bench, length: int, rounds: int, path: Path, said: Callable[[str], None], overwrite: bool = False
+) -> Recording:
+    """Measure one input length.  Raises MeasureError before timing when an indexer is wrong, InputError."""
+    bench.sizes.check_length(length)
+    check_free(path, overwrite)
+    said(f"{length} tokens: checking")
+    before = bench.checked(bench.tokens(length, bench.seed + 1))
+    _refuse(before)
+    tokens = bench.tokens(length, bench.seed)
+    kept = Kept(bench.native)
+    _, _, reference = request(bench.stack, tokens, kept, Spans(bench.stack.device))
+    indexers: dict[str, Indexer] = {arms.BASE: bench.native, "fused": bench.fused, "given": Given(kept.selections)}
+    for indexer in indexers.values():
+        request(bench.stack, tokens, indexer, Spans(bench.stack.device))
+    plan = arms.plan(length, bench.sizes.layers, rounds, bench.seed, knobs_of(bench.stack.device))
+    timed = list(timed_rounds(bench.stack, tokens, indexers, plan, reference, said))
+    said(f"{length} tokens: checking again")
+    after = bench.checked(bench.tokens(length, bench.seed + 2))
+    tables = _tables(bench, plan, timed, tokens, before, after)
+    if bench.stack.device == "cuda":
+        said(f"{length} tokens: profiling")
+        tables |= profiled(bench.stack, tokens, bench.native)
+    return write_tables(path, "run", tables, _manifest(bench, plan, "kernels" in tables), overwrite)
+
+
+def _refuse(found: dict[str, list[Check]]) -> None:
+    for arm, checks in found.items():
+        for check in checks:
+            if not check.passed:
+                raise MeasureError(
+                    f"indexer {arm} is wrong, so nothing was timed: {check.name}: {check.detail}; "
+                    "run the kernel's own tests"
+                )
+
+
+def _tables(
+    bench: Bench,
+    plan: Plan,
+    timed: list[Timed],
+    tokens: Any,
+    before: dict[str, list[Check]],
+    after: dict[str, list[Check]],
+) -> dict[str, pd.DataFrame]:
+    """Frames by name, as `attribution.tables` has them."""
+    import pandas as pd
+
+    inputs = hashlib.sha256(tokens.cpu().numpy().tobytes()).hexdigest()[:16]
+    shape = shape_text(plan.shape)
+    runs, times, counters, checks, conditions = [], [], [], [], []
+    for one in timed:
+        run, arm = one.planned.run, one.planned.arm
+        runs.append({
+            "run": run, "question": one.planned.question, "round": one.planned.round, "position": one.planned.position,
+            "predecessor": one.planned.predecessor, "arm": arm.name, "kernel": plan.kernel, "variant": arm.variant,
+            "shape": shape, "distribution": plan.distribution, "seed": plan.seed, "build": "", "inputs": inputs,
+            "flags": json.dumps(dict(arm.flags), sort_keys=True), "knobs": json.dumps(dict(arm.knobs), sort_keys=True),
+            "status": "ok", "reason": "", "begin_ns": one.begin_ns,
+        })  # fmt: skip
+        times += _times(bench.stack.device, one)
+        for chunk, calls in one.calls.items():
+            for metric, value in (("calls", calls), ("fell_back_calls", one.fell_back[chunk])):
+                counters.append((run, stage_of(chunk), metric, float(value)))
+        mine: Iterable[tuple[str, Check]] = [("after", one.check)]
+        if one.planned.round == 0 and arm.name in before:
+            mine = [*(("before", c) for c in before[arm.name]), *(("after", c) for c in after[arm.name]), *mine]
+        checks += [(run, when, c.name, c.passed, c.detail) for when, c in mine]
+        conditions += [{"run": run, "when": w, **r.row()} for w, r in (("before", one.before), ("after", one.after))]
+    counted = pd.DataFrame(counters, columns=["run", "stage", "metric", "value"]).assign(
+        scope="launch", kernel_name="", launch=-1, instance="", unit="1", pass_group=-1, source="adapter"
+    )
+    counted["state"] = ["value" if v else "zero" for v in counted["value"]]
+    return {
+        "runs": pd.DataFrame(runs),
+        "times": pd.DataFrame(times),
+        "counters": counted,
+        "checks": pd.DataFrame(checks, columns=["run", "when", "check", "passed", "detail"]),
+        "conditions": pd.DataFrame(conditions),
+    }
+
+
+def stage_of(chunk: int) -> str:
+    """Name of the stage that a chunk's indexer calls are."""
+    return f"{arms.PART}_{chunk:02d}"
+
+
+def _times(device: str, one: Timed) -> list[dict[str, Any]]:
+    scope = "event" if device == "cuda" else "wall"
+    clock = one.after.sm_clock_mhz
+    shared = {
+        "run": one.planned.run, "cache": "warm", "clock": "as-found" if device == "cuda" else "none", "sample": 0,
+        "clock_mhz": clock, "flags": clocks.flags(clock, one.after) if device == "cuda" else "",
+    }  # fmt: skip
+    parts = [(scope, stage_of(chunk), ns) for chunk, ns in one.part_ns.items()]
+    return [
+        {**shared, "scope": s, "stage": stage, "time_ns": ns}
+        for s, stage, ns in [("wall", arms.STAGE, one.ttft_ns), *parts]
+    ]
+
+
+def _manifest(bench: Bench, plan: Plan, was_profiled: bool) -> dict[str, Any]:
+    """What the recording states beside its tables."""
+    return {
+        "attribution": __version__,
+        "created_ns": time.time_ns(),
+        "machine": machine_facts(bench.stack.device),
+        "kernels": {arms.KERNEL: {"roles": [], "events": [], "same": {}, "source": _source_hash()}},
+        "variants": arms.variants(plan.shape["input"]),
+        "plan": plan.facts(),
+        "prefill": {
+            "config": bench.config,
+            "sizes": bench.sizes.facts(),
+            "native": {"scorer": bench.native.scorer, "selector": bench.native.selector},
+            "fused": bench.fused_name,
+            "not_used": bench.skipped,
+            "falls_back": "calls whose first row has fewer than top_k keys",
+            "part": arms.PART,
+            "profile": FILE if was_profiled else None,
+        },
+    }
+
+
+def _source_hash() -> str:
+    """sha256 over this package's files, first 16 digits."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
