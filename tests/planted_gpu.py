@@ -184,6 +184,7 @@ def recording(path: Path, tables: Mapping[str, pd.DataFrame], variants: Mapping[
             "arms": [
                 {"name": str(a), "variant": str(base) if a == "null" else str(a), "flags": ran[a], "knobs": {}}
                 for a in sorted(arms, key=lambda a, base=base: a != base)
+                if not str(a).endswith("+trace")
             ],
         }
         for base, arms in tables["runs"].groupby("question", observed=True, sort=False)["arm"].unique().items()

@@ -2,7 +2,8 @@
 
 In: an opened recording with arms that differ from the base in DELAY_ROLE and DELAY_CYCLES only.  Out: delays in ns and times
 per round, ready for `slack.fit`.
-Where both are traced, the delay is the role's measured longer processing on that SM; else cycles x items over the clock.
+Where both are traced with all of the role's waits, the delay is its measured longer processing on that SM; else cycles x
+items over the clock: processing that hides waits grows with the whole, and would make every role critical.
 Misuse: what was asked for is not what was injected: a role that spins also loses what it would have waited for.
 """
 
@@ -16,11 +17,13 @@ import pandas as pd
 
 from attribution.analyze import believable, lastsm, overlap, slack, spans
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
-from attribution.analyze.traced import events_of
+from attribution.analyze.traced import events_of, traced_runs
 from attribution.errors import InputError
 from attribution.recording import Recording
 
 DELAYS = {"DELAY_ROLE", "DELAY_CYCLES"}
+ALL_LEVELS = 2
+"""Of the reference machine's trace, which always has every wait."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def sweep(
     names = [base, *sorted(arms, key=lambda a: flags[a]["DELAY_CYCLES"])]
     tick = float(recording.manifest["machine"]["tick_ns"])
     found = paired(runs, recording.table("times"), base, names, stage, scope, tick)
-    worked = {a: _processing(recording, here[here["arm"] == a], role) for a in names}
+    worked = {a: _processing(recording, traced_runs(recording, base, a), role) for a in names}
     clock = _clock(recording, here)
     rows = []
     for arm in names:
@@ -74,7 +77,8 @@ def sweep(
             delay, source = cycles * items * 1e3 / clock, f"{cycles} cycles x {items} items at {clock:.0f} MHz"
         else:
             raise InputError(
-                f"arm {arm} has no trace, so its delay is not known: give --items, how often {role} works on the busiest SM"
+                f"arm {arm} has no trace that holds all waits of {role}, so its delay is not known: give --items, how often "
+                f"{role} works on the busiest SM"
             )
         rows.append((arm, cycles, 0.0 if arm == base else delay, float(found.of(arm).mean()), source))
     table = pd.DataFrame(rows, columns=["arm", "cycles", "delay_ns", "time_ns", "source"])
@@ -91,14 +95,20 @@ def _clock(recording: Recording, runs: pd.DataFrame) -> float:
 
 
 def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
-    """Mean processing of the role on the SM that finishes last, over the traced runs; NaN without any.  Raises InputError."""
+    """Mean processing of the role on the SM that finishes last, over traced `runs`; NaN without any, or with waits untraced.
+
+    Raises InputError for a role that is not there.
+    """
+    if runs.empty:
+        return math.nan
     events = recording.table("events")
     events = events[events["run"].isin(runs["run"])]
-    if events.empty:
-        return math.nan
     roles, declared = events_of(recording, str(runs["kernel"].iloc[0]))
     if role not in roles:
         raise InputError(f"role {role!r}: the kernel has {', '.join(roles)}")
+    level = json.loads(str(runs["flags"].iloc[0])).get("TRACE", ALL_LEVELS)
+    if any(e.role == role and e.waits_for is not None and e.level > level for e in declared):
+        return math.nan
     lanes = recording.table("lanes")
     lanes = lanes[lanes["run"].isin(runs["run"])]
     spans.check_complete(lanes, roles)
@@ -115,8 +125,7 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
     role was not traced in both.
     """
     runs = recording.table("runs")
-    mine = runs[(runs["question"] == base) & (runs["arm"] == arm) & (runs["status"] == "ok")]
-    processing = _processing(recording, mine, found.role) if len(mine) else math.nan
+    processing = _processing(recording, traced_runs(recording, base, arm), found.role)
     if math.isnan(processing) or math.isnan(found.processing_ns):
         raise InputError(
             f"arm {arm}: role {found.role} must be traced in it and in {base} to say how much faster it became"

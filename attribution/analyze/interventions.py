@@ -17,18 +17,21 @@ import pandas as pd
 
 from attribution.analyze import law
 from attribution.analyze.ladder import Rounds, paired
+from attribution.analyze.traced import traced_runs
 from attribution.errors import DataError, InputError
 from attribution.recording import Recording
 from attribution.schedule import rows_per_sm
 
 MOVES = ("BLOCK_Q",)
 """Flags that regroup rows and leave the arithmetic as it is."""
+SHARES = "shares"
+"""Value of the flag SCHEDULE with which every CTA takes an equal part of all work, whole rows or not."""
 INSTRUCTIONS = ("instructions", "smsp__inst_executed.sum", "sm__inst_executed.sum")
 
 
 @dataclass(frozen=True)
 class Interventions:
-    """`table`: arm, time_ns and the quantities of `law.RIVALS`, `rows_from` (trace or schedule); `rounds`: the paired times."""
+    """`table`: arm, time_ns, quantities of `law.RIVALS`, `rows_from` (trace, schedule, equal shares); `rounds`: paired times."""
 
     table: pd.DataFrame
     rounds: Rounds
@@ -79,9 +82,13 @@ def _quantities(recording: Recording, runs: pd.DataFrame, base: str, arm: str) -
     machine = recording.manifest["machine"]
     sms = int(knobs["sms"] if machine["kind"] == "host" else machine["sms"])
     rows = recording.table("rows")
-    rows = rows[rows["run"].isin(mine["run"])]
+    rows = rows[rows["run"].isin(traced_runs(recording, base, arm)["run"])]
     per_batch, ctas = flags.get("BLOCK_Q", math.nan), knobs.get("ctas", math.nan)
-    if len(rows):
+    if flags.get("SCHEDULE") == SHARES and not math.isnan(ctas):
+        # Rows that two CTAs share are counted by both; what a CTA has to do is its equal part.
+        total = int(recording.manifest["plan"]["shape"]["q"])
+        busiest, mean, source = total / ctas * -(-ctas // sms), total / sms, "equal shares"
+    elif len(rows):
         per_run = rows.groupby(["run", "sm"])["rows"].sum()
         busiest, mean, source = per_run.groupby("run").max().mean(), per_run.groupby("run").sum().mean() / sms, "trace"
     else:
@@ -114,13 +121,15 @@ def _instructions(recording: Recording, mine: pd.DataFrame) -> float:
 def tail_law(
     recording: Recording, base: str, stage: str = "main", scope: str | None = None
 ) -> tuple[tuple[float, float, float], str]:
-    """The row law's share of the tail (low, value, high) and where it comes from.
+    """The row law's share of the tail (low, value, high) and where it comes from.  Raises DataError where it has none.
 
     Fitted where interventions vary the busiest SM's rows, else T proportional to those rows, which has no interval of its own.
     """
     found = interventions(recording, base, (), stage, scope)
     first = found.table.iloc[0]
     busiest, mean = float(first["busiest_sm_rows"]), float(first["mean_rows"])
+    if first["rows_from"] == "equal shares" and busiest == mean:
+        raise DataError("every SM has an equal share of all work by design: a law of rows has no tail to explain")
     if len(set(found.table["busiest_sm_rows"])) > 1:
         source = f"row law fitted on {len(found.table)} interventions"
         if len(found.table) > 2:

@@ -108,7 +108,7 @@ def main_account(
     """
     steps = ladder(tables, variants, base, stage, scope, tick_ns)
     names = list(steps["rung"])
-    known = floor is not None and not math.isnan(floor.ns()[0])
+    known = floor is not None and not all(map(math.isnan, floor.ns()))
     if start is None:
         start = "math_only" if known and "math_only" in names else names[0]
     if start not in names:
@@ -139,17 +139,26 @@ Row = tuple[str, str, float, float, float, str, str]
 
 
 def _lowest(found: Rounds, start: str, floor: Floor | None) -> list[Row]:
-    """The floor and what the lowest rung takes above it; without a floor the rung whole."""
+    """The floor and what the lowest rung takes above it; without a floor the rung whole.
+
+    A practical ceiling that the rung itself beats is no floor: the data sheet's is taken then.
+    """
     low, center, high = found.mean({start: 1.0})
     if floor is None:
         return [(start, "term", center, low, high, "measured", "no ceiling was measured in this recording: no floor")]
     practical, spec = floor.ns()
-    text = f"{floor.useful_flop:.4g} useful FLOP over the practical ceiling; over the data sheet's {spec:.4g} ns"
-    verdict = "measured" if high >= practical else "void"
+    flop, beside = f"{floor.useful_flop:.4g} useful FLOP over", f"the data sheet's ({spec / 1e6:.3f} ms)"
+    if math.isnan(practical):
+        ns, text = spec, f"{flop} {beside}: no ceiling was measured in this recording"
+    elif high < practical and not math.isnan(spec):
+        ns, text = spec, f"{flop} {beside}: {start} beats the practical ceiling's {practical / 1e6:.3f} ms"
+    else:
+        ns, text = practical, f"{flop} the practical ceiling" + ("" if math.isnan(spec) else f"; over {beside}")
+    verdict = "measured" if high >= ns else "void"
     above = f"{start} above the floor" + ("" if verdict == "measured" else ": it is faster than the ceiling")
     return [
-        ("floor", "floor", practical, math.nan, math.nan, "arithmetic", text),
-        (f"{start} above floor", "term", center - practical, low - practical, high - practical, verdict, above),
+        ("floor", "floor", ns, math.nan, math.nan, "arithmetic", text),
+        (f"{start} above floor", "term", center - ns, low - ns, high - ns, verdict, above),
     ]
 
 
@@ -202,10 +211,19 @@ def _has(tables: Mapping[str, pd.DataFrame], base: str, arm: str) -> bool:
 
 
 def control_share(
-    tables: Mapping[str, pd.DataFrame], base: str, lower: str, stage: str = "main", scope: str | None = None
+    tables: Mapping[str, pd.DataFrame],
+    base: str,
+    lower: str,
+    stage: str = "main",
+    scope: str | None = None,
+    build: str = "",
 ) -> tuple[float, float, float]:
-    """1 - T(lower) / T(base), paired: low, value, high (95 %).  Raises DataError, InputError."""
-    found = paired(tables["runs"], tables["times"], base, [lower, base], stage, scope)
+    """1 - T(lower) / T(base), paired: low, value, high (95 %); with `build` of the arms so called, such as the traced ones.
+
+    Raises DataError, InputError.
+    """
+    arms = [lower + build, base + build]
+    found = paired(tables["runs"], tables["times"], base, arms, stage, scope)
     if len(found.rounds) < 2:
-        raise DataError(f"{lower} and {base} have {len(found.rounds)} round in common: a share needs two")
-    return ratio_interval(found.of(base) - found.of(lower), found.of(base))
+        raise DataError(f"{arms[0]} and {arms[1]} have {len(found.rounds)} round in common: a share needs two")
+    return ratio_interval(found.of(arms[1]) - found.of(arms[0]), found.of(arms[1]))

@@ -24,15 +24,19 @@ KEY_BYTES = DIM + 4
 
 @dataclass(frozen=True)
 class Chip:
-    """Data-sheet peaks: dense FP8 FLOP/s and DRAM bytes/s."""
+    """Data-sheet peaks: dense FP8 FLOP/s, DRAM bytes/s, and dense FP8 FLOP of an SM's tensor cores in a cycle (NaN: not known)."""
 
     name: str
     fp8_flop_per_s: float
     dram_byte_per_s: float
+    flop_per_cycle_sm: float = math.nan
 
 
-CHIPS = {chip.name: chip for chip in (Chip("NVIDIA H20-3e", 296e12, 4.8e12), Chip("NVIDIA H200", 1979e12, 4.8e12))}
-"""By the name that the driver reports; from the vendor's data sheets."""
+CHIPS = {
+    chip.name: chip
+    for chip in (Chip("NVIDIA H20-3e", 296e12, 4.8e12), Chip("NVIDIA H200", 1979e12, 4.8e12, flop_per_cycle_sm=8192))
+}
+"""By the name that the driver reports; from the vendor's data sheets: four tensor cores of 1024 FP8 multiply-adds a cycle."""
 
 
 def causal_pairs(q: int, n: int) -> int:
@@ -40,6 +44,14 @@ def causal_pairs(q: int, n: int) -> int:
     if not 0 < q <= n:
         raise DataError(f"q = {q}, n = {n}: causal rows need 0 < q <= n")
     return q * (n - q) + q * (q + 1) // 2
+
+
+def tile_pairs(q: int, n: int, block_q: int) -> int:
+    """(query, key) pairs of the whole key tiles that batches of `block_q` rows read, up to each batch's last bound."""
+    firsts = range(0, q, block_q)
+    return sum(
+        -(-(n - q + min(first + block_q, q)) // TILE_KEYS) * TILE_KEYS * min(block_q, q - first) for first in firsts
+    )
 
 
 def useful_flop(q: int, n: int, heads: int = HEADS, dim: int = DIM) -> int:

@@ -70,7 +70,7 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     else:
         name = arm or recording.manifest["plan"]["questions"][0]["base"]
         # On a GPU the traced build of an arm is an arm of its own.
-        chosen = with_trace[with_trace["arm"].isin([name, f"{name}+trace"])]
+        chosen = with_trace[with_trace["arm"].isin([name, name + TRACED])]
         if chosen.empty:
             known = sorted(set(with_trace["arm"]))
             if arm is None:
@@ -96,6 +96,13 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
         overlap.roles(found),
         spans.unpaired(mine["events"], roles, declared),
     )
+
+
+def traced_runs(recording: Recording, question: str, arm: str) -> pd.DataFrame:
+    """Rows of `runs` that are ok and have events: of `arm`, or of its traced build, which on a GPU is an arm of its own."""
+    runs = recording.table("runs")
+    mine = runs[(runs["question"] == question) & runs["arm"].isin([arm, arm + TRACED]) & (runs["status"] == "ok")]
+    return mine[mine["run"].isin(recording.table("events")["run"].unique())]
 
 
 def check_traces(recording: Recording) -> None:

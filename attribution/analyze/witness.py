@@ -91,33 +91,34 @@ def table(pairs: Sequence[Pair]) -> pd.DataFrame:
 def exposed(
     control: tuple[float, float, float],
     account: pd.DataFrame,
-    lower: pd.DataFrame | None,
-    arms: tuple[str, str],
+    lower: pd.DataFrame,
+    names: tuple[str, str, str],
     ticks: tuple[float, float],
     note: str = "",
 ) -> Pair:
-    """Exposed time of what the control `arms[1]` takes away from `arms[0]`: the control against the trace.
+    """Exposed time of what a control takes away: the control against the trace.
 
-    control: low, value, high of 1 - T(lower) / T(base).  account: `lastsm.account` of the base's traced runs, with a column
-    `round`; the trace's share is waits for the consumer + drain.  With `lower` (the same of the control), the pace role's longer
-    processing, waits and drain are compared too, so that work which the control takes out of the pace role itself is seen.
+    control: low, value, high of 1 - T(lower) / T(base).  names: base, control, and the unit of the shares (time or cycles).
+    account: `lastsm.account` of the base's traced runs, with columns `round` and, for cycles, `clock_mhz`; the trace's share is
+    waits for the consumer + drain.  With rows in `lower` (the same of the control), the pace role's longer processing, waits and
+    drain are compared too, so that work which the control takes out of the pace role itself is seen.
     """
-    first = Share(f"control {arms[0]} - {arms[1]}", control[1], control[0], control[2], ticks[0])
+    term = f"exposed above {names[1]}"
+    first = Share(f"control {names[0]} - {names[1]}, {names[2]}", control[1], control[0], control[2], ticks[0])
     if account.empty:
-        return Pair(f"exposed above {arms[1]}", first, None, f"{arms[0]} has no trace")
+        return Pair(term, first, None, f"{names[0]} has no trace")
     parts = ["wait_consumer", "drain"]
-    if lower is None or lower.empty:
+    if lower.empty:
         values = account[parts].sum(axis=1).to_numpy()
-        return Pair(f"exposed above {arms[1]}", first, measured("trace: waits + drain", values, ticks[1]), note)
+        return Pair(term, first, measured("trace: waits + drain", values, ticks[1]), note)
     both = account.merge(lower, on="round", suffixes=("", "_lower"))
     parts = [*parts, "processing"]
-    ns = [
-        both[parts].sum(axis=1) * both["total_ns"],
-        both[[f"{p}_lower" for p in parts]].sum(axis=1) * both["total_ns_lower"],
-    ]
-    values = ((ns[0] - ns[1]) / both["total_ns"]).to_numpy()
-    second = measured("trace: waits + drain + longer processing", values, ticks[1])
-    return Pair(f"exposed above {arms[1]}", first, second)
+    whole, below = (
+        both[f"total_ns{s}"] * (both[f"clock_mhz{s}"] if names[2] == "cycles" else 1) for s in ("", "_lower")
+    )
+    mine, its = both[parts].sum(axis=1) * whole, both[[f"{p}_lower" for p in parts]].sum(axis=1) * below
+    second = measured("trace: waits + drain + longer processing", ((mine - its) / whole).to_numpy(), ticks[1])
+    return Pair(term, first, second, note)
 
 
 def tail(parts: pd.DataFrame, law: tuple[float, float, float], law_source: str, tick_ns: float) -> Pair:
@@ -133,9 +134,12 @@ def tail(parts: pd.DataFrame, law: tuple[float, float, float], law_source: str, 
     return Pair("tail by rows", first, second)
 
 
-def tensor(counted: Floats, arithmetic: tuple[float, float, float], source: str) -> Pair:
-    """Tensor time: the counters' share of peak over their own cycles, against FLOP over peak over the time that was measured."""
-    second = Share("arithmetic: useful FLOP / peak / time", arithmetic[1], arithmetic[0], arithmetic[2])
+def tensor(counted: Floats, arithmetic: tuple[float, float, float], source: str, rounding: float = 0.0) -> Pair:
+    """Tensor time: the counters' share of peak over their own cycles, against FLOP over peak over the time that was measured.
+
+    rounding: share that whole tiles add to the useful FLOP: counters have it and arithmetic has not, so they may differ by it.
+    """
+    second = Share("arithmetic: useful FLOP / peak / time", arithmetic[1], arithmetic[0], arithmetic[2], rounding)
     if not len(counted):
         return Pair("tensor time", None, second, "no counter of matrix instructions and cycles")
     first = measured(source, counted)

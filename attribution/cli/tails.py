@@ -31,14 +31,12 @@ def tails(
     """
     from attribution.analyze import interventions as moved
     from attribution.analyze.tails import summary
-    from attribution.analyze.traced import traced
+    from attribution.analyze.traced import traced, traced_runs
     from attribution.claim import scope_sentence
 
     recording = open_named(path)
     top = moved.check_known(recording, base)
-    runs = recording.table("runs")
-    known = runs.loc[runs["run"].isin(recording.table("events")["run"].unique()), "arm"]
-    trace = traced(recording, arm or top) if arm or (known == top).any() else None
+    trace = traced(recording, arm or top) if arm or len(traced_runs(recording, top, top)) else None
     sms = trace.sm_rows() if trace else []
     whole = records(summary(trace.per_sm))[0] if trace else {}
     label = moved.choose_scope(recording.table("times"), scope)
