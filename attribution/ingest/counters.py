@@ -52,7 +52,7 @@ def largest(picked: pd.DataFrame) -> Answer:
     return Answer(float(picked["value"].to_numpy()[top]), str(picked["metric"].iloc[top]))
 
 
-def relative_deviation(values: Sequence[float]) -> Answer:
+def relative_range(values: Sequence[float]) -> Answer:
     """(max - min) / |mean|; of [0, 0, 0] it is undefined, and so it is with an absent value."""
     if not len(values) or any(math.isnan(v) for v in values):
         return Answer(math.nan, "undefined: a value is absent" if len(values) else "undefined: no values")
@@ -78,7 +78,7 @@ def ratio(picked: pd.DataFrame, numerator: str, denominator: str, *, same_work_i
     return Answer(top / below, "") if below else Answer(math.nan, f"undefined: {denominator} is zero")
 
 
-def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float]) -> Answer:
+def ratio_over_instances(numerators: Sequence[float], denominators: Sequence[float]) -> Answer:
     """Sum over sum: (90 of 100) and (10 of 1000) are 100 / 1100, not the mean of two ratios."""
     if len(numerators) != len(denominators):
         raise InputError(f"{len(numerators)} numerators and {len(denominators)} denominators; they must pair")

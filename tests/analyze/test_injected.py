@@ -71,3 +71,17 @@ def test_a_prediction_is_put_to_the_test(recording: Recording) -> None:
     assert prediction_test(recording, "full", "d4", found, fitted)["verdict"] == "not as predicted"
     with pytest.raises(InputError, match="must be traced"):
         prediction_test(recording, "full", "undelayed", found, fitted)
+
+
+def test_processing_that_hides_waits_is_no_measure_of_a_delay(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits that this trace's level left out are inside the work, which then grows with the whole: everything would be critical."""
+    events = [{**e, "level": 2 if e["name"] == "slot_ready" else 1} for e in planted_gpu.EVENTS]
+    monkeypatch.setitem(recording.manifest["kernels"]["planted"], "events", events)
+    assert sweep(recording, "full", "topk").processing_ns == pytest.approx(BATCHES * TOPK["full"])
+    monkeypatch.setattr("attribution.analyze.injected.ALL_LEVELS", 1)
+    with pytest.raises(InputError, match="no trace that holds all waits of topk"):
+        sweep(recording, "full", "topk")
+    found = sweep(recording, "full", "topk", items=4).table
+    assert found["source"].iloc[1] == "1 cycles x 4 items at 1755 MHz"

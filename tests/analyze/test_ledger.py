@@ -96,6 +96,19 @@ def test_a_rung_below_its_floor_is_void() -> None:
     assert found.set_index("item").loc["math_only above floor", "verdict"] == "void"
 
 
+@pytest.mark.parametrize(
+    ("practical", "spec", "floor_ns", "says"),
+    [(5e11, 1e12, 5e5, "beats the practical ceiling's 1.000 ms"), (float("nan"), 1e12, 5e5, "no ceiling was measured")],
+    ids=["beaten", "not measured"],
+)
+def test_a_ceiling_that_the_kernel_beats_is_no_floor(practical: float, spec: float, floor_ns: float, says: str) -> None:
+    floor = ledger.Floor(5e8, practical, spec)
+    found = ledger.main_account(planted_gpu.full_ladder(), VARIANTS, "full", floor).set_index("item")
+    assert found.loc["floor", "time_ns"] == pytest.approx(floor_ns)
+    assert says in found.loc["floor", "reason"]
+    assert found.loc["math_only above floor", "verdict"] == "measured"
+
+
 def remainder_covers(seed: int) -> bool:
     found = ledger.main_account(planted_gpu.full_ladder(seed=seed, rounds=14), VARIANTS, "full").set_index("kind")
     return bool(found.loc["remainder", "low_ns"] <= 0 <= found.loc["remainder", "high_ns"])

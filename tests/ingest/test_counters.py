@@ -37,8 +37,8 @@ def test_absent_in_a_file_stays_absent() -> None:
 
 def test_all_zeros_have_no_deviation() -> None:
     for values in ([0, 0, 0], [-1, 1], [], [1.0, float("nan")]):
-        assert counters.relative_deviation(values).verdict.startswith("undefined")
-    assert counters.relative_deviation([9, 10, 11]).value == pytest.approx(0.2)
+        assert counters.relative_range(values).verdict.startswith("undefined")
+    assert counters.relative_range([9, 10, 11]).value == pytest.approx(0.2)
 
 
 def test_ratio_across_passes() -> None:
@@ -54,12 +54,12 @@ def test_ratio_across_passes() -> None:
     assert not counters.ratio(unknown, "a", "b", same_work_in_every_pass=False)
 
 
-def test_ratio_of_sums() -> None:
-    assert counters.ratio_of_sums([90, 10], [100, 1000]).value == pytest.approx(100 / 1100)
-    assert counters.ratio_of_sums([1, 1], [1, 3]).value == 0.5
-    assert counters.ratio_of_sums([1], [0]).verdict.startswith("undefined")
+def test_ratio_over_instances() -> None:
+    assert counters.ratio_over_instances([90, 10], [100, 1000]).value == pytest.approx(100 / 1100)
+    assert counters.ratio_over_instances([1, 1], [1, 3]).value == 0.5
+    assert counters.ratio_over_instances([1], [0]).verdict.startswith("undefined")
     with pytest.raises(InputError):
-        counters.ratio_of_sums([1], [1, 2])
+        counters.ratio_over_instances([1], [1, 2])
 
 
 def test_scopes_are_never_subtracted() -> None:
