@@ -261,9 +261,13 @@ class CudaMachine:
         import pandas as pd
 
         times = timing.frame(rows, self.options.cache, after)
-        counted = [self._static[arm.name, json_text(arm.flags)], facts.counted(prepared)]
+        counters = facts.counted(prepared)
+        if (
+            static := self._static.pop((arm.name, json_text(arm.flags)), None)
+        ) is not None:  # an arm's first run has them
+            counters = pd.concat([c for c in (static, counters) if len(c)], ignore_index=True)
         tables = {
-            "counters": pd.concat([c for c in counted if len(c)], ignore_index=True),
+            "counters": counters,
             "conditions": _conditions(before, after),
             "capacity": facts.capacity(prepared),
         }

@@ -86,7 +86,8 @@ class Job:
     """One measurement under way.
 
     `refused`: (question, arm) -> why its runs are skipped, from the start or from a failed check on.
-    `began` is told every run just before it starts.
+    `began` is told every run just before it starts.  Finished runs wait up to `keep_s` to be written together: writing takes
+    longer than a short round.
     """
 
     def __init__(
@@ -98,16 +99,25 @@ class Job:
         rule: stopping.Rule | None = None,
         refused: Mapping[tuple[str, str], str] | None = None,
         began: Callable[[PlannedRun], None] = lambda run: None,
+        keep_s: float = 0.0,
     ) -> None:
         self.plan, self.kernel, self.machine, self.partial, self.began = plan, kernel, machine, partial, began
         self.refused: dict[tuple[str, str], str] = dict(refused or {})
         self.checked: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
         self.rounds_run = plan.rounds
+        self.keep_s, self._written_s = keep_s, time.monotonic()
+        self._waiting: list[tuple[int, dict[str, pd.DataFrame]]] = []
         self.runs_s = self.checks_s = 0.0
 
     def execute(self, progress: Progress) -> None:
         """All runs that are not done yet, in order, until the plan or the stopping rule ends it."""
+        try:
+            self._execute(progress)
+        finally:
+            self._write()
+
+    def _execute(self, progress: Progress) -> None:
         runs, done = planned_runs(self.plan, self.machine.traced_rounds), self.partial.done()
         self.case = self.machine.case(self.plan.seed)
         # A resumed job checks its arms again: what was true before the stop need not be true now.
@@ -154,18 +164,24 @@ class Job:
     def _keep(
         self, held: Sequence[tuple[PlannedRun, _Outcome]], after: Case, is_last: Callable[[PlannedRun], bool]
     ) -> None:
-        """Write finished runs; an arm's last one is checked on fresh inputs before."""
-        import pandas as pd
-
-        parts: dict[str, list[pd.DataFrame]] = {}
+        """Take finished runs to be written; an arm's last one is checked on fresh inputs before."""
         for run, out in held:
             if is_last(run):
                 self._check_after(run, out, after)
-            for name, frame in self._tables(run, out).items():
-                parts.setdefault(name, []).append(frame)
-        if held:
-            tables = {name: pd.concat(frames, ignore_index=True) for name, frames in parts.items()}
-            self.partial.add([run.run for run, _ in held], tables)
+            self._waiting.append((run.run, self._tables(run, out)))
+        if time.monotonic() - self._written_s >= self.keep_s:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what waits, in one piece."""
+        import pandas as pd
+
+        if self._waiting:
+            names = dict.fromkeys(name for _, tables in self._waiting for name in tables)
+            parts = {name: [tables[name] for _, tables in self._waiting if name in tables] for name in names}
+            whole = {name: pd.concat(frames, ignore_index=True) for name, frames in parts.items()}
+            self.partial.add([run for run, _ in self._waiting], whole)
+        self._waiting, self._written_s = [], time.monotonic()
 
     def _check_after(self, run: PlannedRun, out: _Outcome, after: Case) -> None:
         """The arm once more on fresh inputs, behind its last run."""

@@ -29,7 +29,7 @@ from attribution.measure.beside import Beside
 from attribution.measure.manifest import manifest, source_hash
 from attribution.measure.runs import planned_runs, run_facts
 from attribution.measure.scopes import Skip
-from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order
+from attribution.measure.worker import LOG, MACHINE, PROGRESS, Options, Order, Written
 from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
 from attribution.recording import Recording, check_free
@@ -70,7 +70,7 @@ def execute(
     check_free(path, overwrite)
     began_s = time.monotonic()
     source = source_hash(kernel)
-    identity = {**plan.facts(), "machine": {"kind": "cuda"}, "source": source, "options": _plain(asdict(options))}
+    identity = {**plan.facts(), "machine": {"kind": "cuda"}, "source": source, "options": as_json(asdict(options))}
     partial = Partial(path, identity, resume)
     order = Order(str(kernel.folder.parent.parent), plan.facts(), identity, options, rule)
     runs = {run.run: run for run in planned_runs(plan, options.traced_rounds)}
@@ -78,7 +78,7 @@ def execute(
         ended = run_worker(order, path, partial.folder, command, options.timeout_s, progress)
         if ended.kind == "finished":
             break
-        order = replace(order, refused=(*order.refused, _refuse(ended, runs, plan, partial)))
+        order = replace(order, refused=(*order.refused, refuse(ended, runs, plan, partial)))
     assert ended.values is not None
     timed_s = time.monotonic() - began_s
 
@@ -88,7 +88,7 @@ def execute(
     skips = Beside(plan, path, partial, runs, command).add(order, options.scopes, start)
     machine = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8"))
     facts = manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
-    facts["measuring"] = {**_plain(asdict(options)), "lost": [list(r) for r in order.refused]}
+    facts["measuring"] = {**as_json(asdict(options)), "lost": [list(r) for r in order.refused]}
     facts["measuring"]["skipped"] = [asdict(s) for s in (*skipped, *skips)]
     facts["cost"] = {
         "wall_s": round(time.monotonic() - began_s, 3),
@@ -101,7 +101,7 @@ def execute(
     return partial.publish(facts, overwrite)
 
 
-def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: Partial) -> tuple[str, str, str]:
+def refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: Partial) -> tuple[str, str, str]:
     """Write the failed row of the run that ended the worker.  Raises what an `error` says."""
     if ended.kind == "error":
         kind = getattr(errors, str((ended.values or {}).get("kind")), MeasureError)
@@ -119,7 +119,7 @@ def _refuse(ended: Ended, runs: Mapping[int, PlannedRun], plan: Plan, partial: P
 
 
 def run_worker(
-    order: Order,
+    order: Written,
     path: Path,
     folder: Path,
     command: Sequence[str],
@@ -204,6 +204,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON gives it back, so that a plan on disk equals the one in memory."""
     return dict(json.loads(json.dumps(values)))

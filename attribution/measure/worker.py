@@ -13,10 +13,10 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from attribution.declare import Kernel, load_kernel
 from attribution.errors import AttrError, DataError
@@ -38,6 +38,8 @@ class Options:
     """How a GPU is to measure.
 
     `traced_rounds`: rounds in which every arm runs once more with TRACE on.  `timeout_s`: silence that counts as a hang.
+    `keep_s`: how long a finished run may wait to be written with others; a worker that dies takes those along, and they are
+    measured again.
     """
 
     scopes: tuple[str, ...] = ("event", "graph")
@@ -45,11 +47,18 @@ class Options:
     samples: int = 10
     traced_rounds: int = 6
     timeout_s: float = 120.0
+    keep_s: float = 2.0
+
+
+class Written(Protocol):
+    """What a worker is asked to do, in any form that can be written into a job file."""
+
+    def write(self, path: Path) -> None: ...
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is asked to do."""
+    """What a worker of one plan is asked to do."""
 
     root: str
     plan: Mapping[str, Any]
@@ -108,7 +117,7 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
         at.append(run)
         tell("began", run=run.run)
 
-    try:
+    def work() -> None:
         order = Order.read(job_file)
         kernel = load_kernel(Path(order.root), str(order.plan["kernel"]))
         plan = Plan.from_facts(order.plan)
@@ -116,16 +125,24 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
         end_with(partial)
         tell("alive", pid=os.getpid())
         machine = make(kernel, plan, order.options, tell)
-        _keep_facts(partial.folder, machine.facts())
+        keep_facts(partial.folder, machine.facts())
         if order.mode != "time":
             (modes or {})[order.mode](machine, plan, order, partial.folder, tell)
             tell("finished", rounds=plan.rounds, stopping=None, runs_s=0.0, checks_s=0.0)
-            return FINISHED
+            return
         refused = {(q, a): reason for q, a, reason in order.refused}
-        job = Job(plan, kernel, machine, partial, order.rule, refused, began)
+        job = Job(plan, kernel, machine, partial, order.rule, refused, began, order.options.keep_s)
         job.execute(lambda done, total, label: tell("progress", done=done, total=total, label=label))
         spent = {"runs_s": round(job.runs_s, 3), "checks_s": round(job.checks_s, 3)}
         tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None, **spent)
+
+    return told(tell, at, work)
+
+
+def told(tell: Tell, at: Sequence[PlannedRun], work: Callable[[], None]) -> int:
+    """Do the work; what ends it is told, with the last run that began.  Returns the exit code."""
+    try:
+        work()
         return FINISHED
     except MachineLost as error:
         tell("lost", run=at[-1].run if at else None, reason=str(error))
@@ -150,7 +167,7 @@ def end_with(partial: Partial) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _keep_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+def keep_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     """The first worker's facts describe the recording; a later one must be on the same machine.  Raises DataError."""
     file = folder / MACHINE
     if not file.exists():

@@ -52,10 +52,11 @@ def measured(
     rounds: int = ROUNDS,
     traced: int = 0,
     scopes: tuple[str, ...] = ("event", "graph"),
+    keep_s: float = 0.0,
 ) -> Recording:
     monkeypatch.setenv("FAKE", fault)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s)
+    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
     asked = planned(hello, variants, rounds)
     return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)
 
@@ -109,6 +110,20 @@ def test_a_crash_is_a_failed_row_and_the_rest_runs_in_a_new_worker(
     assert set(later["status"]) == {"skipped"}
     assert later["reason"].str.contains("ended its worker").all()
     assert len(made.manifest["measuring"]["lost"]) == 1
+
+
+def test_runs_that_waited_to_be_written_when_the_worker_died_are_measured_again(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, "scalar:die", keep_s=60.0)
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert runs["run"].tolist() == list(range(ROUNDS * 3))
+    assert set(runs.loc[runs["arm"] != "scalar", "status"]) == {"ok"}
+    assert (runs.loc[runs["arm"] == "scalar", "status"] == "failed").sum() == 1
+    made = measured(hello, variants, tmp_path / "b", monkeypatch, "scalar:lost", keep_s=60.0)
+    mine = made.table("runs").astype({"arm": str, "status": str}).query("arm == 'scalar'")
+    # A worker that can still speak writes what it has.
+    assert mine["status"].tolist()[0] == "ok"
 
 
 def test_a_hang_is_ended_by_the_watchdog(
