@@ -24,10 +24,8 @@ from .known import GPU, HOST
 
 def inputs(shape: Shape, distribution: str, seed: int) -> Inputs:
     """scores f32 [rows, columns], -inf outside the bounds; start, end int32 [rows]."""
-    if path := captured.FILES.get(distribution):
-        found = captured.matrix(path, shape)
-    else:
-        found = host_inputs(shape, distribution, seed)
+    path = captured.FILES.get(distribution)
+    found = captured.matrix(path, shape) if path else host_inputs(shape, distribution, seed)
     for array in found.values():
         array.setflags(write=False)
     return found
