@@ -22,8 +22,8 @@ ROWS = 32
 TOLERANCE = 2e-3
 """Of a row's largest score; kernel index_topk's declared tolerance for its narrowest head sum is this."""
 LOGITS_TOLERANCE = 0.05
-"""Norm of the difference over norm.  Keys that tie within rounding may be chosen differently and move the output a little.
-How far a wrong selection moves it depends on the sizes: this notices a broken request, the four checks a broken indexer."""
+"""Norm of the difference over norm, of two requests of one arm.  An operator may give keys in another order each time, sums
+then round differently, and keys that tie within rounding change places: this notices a broken request, not a wrong key."""
 
 
 def check_selection(call: IndexCall, selected: Any, top_k: int) -> list[Check]:
@@ -38,7 +38,7 @@ def check_selection(call: IndexCall, selected: Any, top_k: int) -> list[Check]:
     unique = ~((order[:, 1:] == order[:, :-1]) & (order[:, 1:] >= 0)).any(1)
     rows = torch.unique(torch.linspace(0, call.q.shape[0] - 1, ROWS, device=index.device).round().long())
     some = dataclasses.replace(call, q=call.q[rows], w=call.w[rows], k_start=call.k_start[rows], k_end=call.k_end[rows])
-    scores = scorer("torch_scores")(some)
+    scores = scorer("torch_scores")(some, True)
     mine = scores.gather(1, index[rows].clamp(0, scores.shape[1] - 1)).masked_fill(~filled[rows], torch.inf)
     kth = scores.topk(min(top_k, scores.shape[1]), 1).values[:, -1:]
     room = 2 * TOLERANCE * scores.masked_fill(scores == -torch.inf, 0).abs().amax(1, True)
@@ -70,9 +70,11 @@ class Looked(Counted):
 
 
 def check_logits(logits: Any, reference: Any) -> Check:
-    """The logits of a request against those of the native stack on the same input."""
+    """The logits of a request against those of the same arm on the same input, whose selections were checked."""
     far = float((logits - reference).norm() / reference.norm())
-    return Check("first_token_logits", far <= LOGITS_TOLERANCE, f"{far:.2e} of the norm from the native stack's")
+    return Check(
+        "first_token_logits", far <= LOGITS_TOLERANCE, f"{far:.2e} of the norm from those of the checked request"
+    )
 
 
 def _rows(name: str, good: Any, where: str) -> Check:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from attribution.errors import MeasureError
 from attribution.prefill.plugin import cubin_of, module_of
 from attribution.prefill.scorers import SCORERS, scorer
-from attribution.prefill.selectors import SELECTORS, selector
+from attribution.prefill.selectors import READ_ALL, SELECTORS, selector
 from attribution.prefill.sizes import Sizes
 from attribution.prefill.stack import IndexCall
 
@@ -60,7 +60,8 @@ class Native(Counted):
 
     def select(self, call: IndexCall) -> Any:
         self.count(call)
-        return selector(self.selector)(scorer(self.scorer)(call), call, self.top_k)
+        scores = scorer(self.scorer)(call, self.selector in READ_ALL)
+        return selector(self.selector)(scores, call, self.top_k)
 
 
 @dataclass
@@ -113,7 +114,7 @@ def streamed(call: IndexCall, top_k: int) -> Any:
         some = dataclasses.replace(
             call, k=call.k[keys], k_scale=call.k_scale[keys], k_start=call.k_start - first, k_end=call.k_end - first
         )
-        scores = scorer("torch_scores")(some)
+        scores = scorer("torch_scores")(some, True)
         new = torch.arange(first, first + scores.shape[1], device=place.device, dtype=torch.int32).expand_as(scores)
         best, kept = torch.cat([best, scores], 1).topk(top_k, dim=1)
         place = torch.cat([place, new], 1).gather(1, kept)

@@ -22,7 +22,7 @@ from attribution.errors import MeasureError
 from attribution.measure import clocks
 from attribution.plan import Plan, shape_text
 from attribution.prefill import arms
-from attribution.prefill.checks import Looked, check_logits
+from attribution.prefill.checks import Looked
 from attribution.prefill.indexers import Given, Indexer, Kept, Native, WithFallback
 from attribution.prefill.machine import knobs_of, machine_facts
 from attribution.prefill.profiled import FILE, profiled
@@ -56,16 +56,15 @@ class Bench:
         draw = torch.Generator().manual_seed(seed)
         return torch.randint(0, self.sizes.vocabulary, (length,), generator=draw).to(self.stack.device)
 
-    def checked(self, tokens: Any) -> dict[str, list[Check]]:
-        """Every check of both indexers on this input, by arm; the native stack's logits are the reference."""
+    def checked(self, tokens: Any) -> tuple[dict[str, list[Check]], dict[str, Any]]:
+        """Every check of both indexers' selections on this input, and the logits, by arm."""
         found: dict[str, list[Check]] = {}
-        reference = None
+        logits: dict[str, Any] = {}
         for arm, indexer in ((arms.BASE, self.native), ("fused", self.fused)):
             looked = Looked(indexer, self.sizes.top_k)
-            _, _, logits = request(self.stack, tokens, looked, Spans(self.stack.device))
-            reference = logits if reference is None else reference
-            found[arm] = [*looked.checks, check_logits(logits, reference)]
-        return found
+            _, _, logits[arm] = request(self.stack, tokens, looked, Spans(self.stack.device))
+            found[arm] = looked.checks
+        return found, logits
 
 
 def record(
@@ -75,18 +74,18 @@ def record(
     bench.sizes.check_length(length)
     check_free(path, overwrite)
     said(f"{length} tokens: checking")
-    before = bench.checked(bench.tokens(length, bench.seed + 1))
-    _refuse(before)
     tokens = bench.tokens(length, bench.seed)
+    before, references = bench.checked(tokens)
+    _refuse(before)
     kept = Kept(bench.native)
-    _, _, reference = request(bench.stack, tokens, kept, Spans(bench.stack.device))
+    _, _, references["given"] = request(bench.stack, tokens, kept, Spans(bench.stack.device))
     indexers: dict[str, Indexer] = {arms.BASE: bench.native, "fused": bench.fused, "given": Given(kept.selections)}
     for indexer in indexers.values():
         request(bench.stack, tokens, indexer, Spans(bench.stack.device))
     plan = arms.plan(length, bench.sizes.layers, rounds, bench.seed, knobs_of(bench.stack.device))
-    timed = list(timed_rounds(bench.stack, tokens, indexers, plan, reference, said))
+    timed = list(timed_rounds(bench.stack, tokens, indexers, plan, references, said))
     said(f"{length} tokens: checking again")
-    after = bench.checked(bench.tokens(length, bench.seed + 2))
+    after, _ = bench.checked(bench.tokens(length, bench.seed + 1))
     tables = _tables(bench, plan, timed, tokens, before, after)
     if bench.stack.device == "cuda":
         said(f"{length} tokens: profiling")

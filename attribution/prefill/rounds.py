@@ -50,9 +50,14 @@ def request(stack: Stack, tokens: Any, indexer: Indexer, spans: Spans) -> tuple[
 
 
 def timed_rounds(
-    stack: Stack, tokens: Any, indexers: Mapping[str, Indexer], plan: Plan, reference: Any, said: Callable[[str], None]
+    stack: Stack,
+    tokens: Any,
+    indexers: Mapping[str, Indexer],
+    plan: Plan,
+    references: Mapping[str, Any],
+    said: Callable[[str], None],
 ) -> Iterator[Timed]:
-    """Every run of the plan in its order; `reference` holds the native stack's logits on `tokens`."""
+    """Every run of the plan in its order; `references` holds the logits of each variant's checked request on `tokens`."""
     nvml = Nvml()
     for planned in plan.runs():
         said(f"{plan.shape['input']} tokens, round {planned.round}, {planned.arm.name}")
@@ -63,5 +68,5 @@ def timed_rounds(
         began, ttft_ns, logits = request(stack, tokens, indexer, spans)
         after = nvml.read()
         part = {chunk: ns for (_, chunk), ns in spans.finish().items()}
-        check = check_logits(logits, reference)
+        check = check_logits(logits, references[planned.arm.variant])
         yield Timed(planned, began, ttft_ns, part, dict(indexer.calls), dict(indexer.fell_back), check, before, after)

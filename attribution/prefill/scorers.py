@@ -1,6 +1,6 @@
 """The first half of an unfused indexer: all scores of a call as a matrix in memory.
 
-In: an `IndexCall`.  Out: float32 [rows, keys], -inf outside a row's bounds.
+In: an `IndexCall`, and whether the selector reads outside a row's bounds (`clean`).  Out: float32 [rows, keys], -inf there if so.
 A scorer is made once by its factory, which raises what is missing; `SCORERS` lists them, fastest first.
 Misuse: `deep_gemm` is another project's wheel and builds with nvcc at its first call of a size: warm up before timing.
 """
@@ -15,7 +15,8 @@ from typing import Any
 from attribution.prefill.plugin import cubin_of, module_of
 from attribution.prefill.stack import IndexCall
 
-Scorer = Callable[[IndexCall], Any]
+Scorer = Callable[[IndexCall, bool], Any]
+"""(call, clean) -> scores."""
 
 BLOCK_ELEMENTS = 1 << 26
 """Dot products that `torch_scores` holds at a time."""
@@ -25,20 +26,20 @@ def deep_gemm() -> Scorer:
     """DeepGEMM's `fp8_mqa_logits`.  Raises ImportError where it is not installed."""
     library = importlib.import_module("deep_gemm")
 
-    def scores(call: IndexCall) -> Any:
+    def scores(call: IndexCall, clean: bool) -> Any:
         keys = (call.k, call.k_scale)
-        return library.fp8_mqa_logits(call.q, keys, call.w, call.k_start, call.k_end, clean_logits=True)
+        return library.fp8_mqa_logits(call.q, keys, call.w, call.k_start, call.k_end, clean_logits=clean)
 
     return scores
 
 
 def store_scores() -> Scorer:
-    """Our own: kernel index_topk built with STORE_SCORES.  Raises BuildError, InputError."""
+    """Our own: kernel index_topk built with STORE_SCORES, which always cleans.  Raises BuildError, InputError."""
     flags, cubin = cubin_of("index_topk", {"STORE_SCORES": True})
     operator = module_of("index_topk", "operator")
     kernels = operator.load(cubin)
 
-    def scores(call: IndexCall) -> Any:
+    def scores(call: IndexCall, clean: bool) -> Any:
         made = operator.launch(call.named(), flags, {}, kernels)
         made.run()
         return made.scores
@@ -46,7 +47,7 @@ def store_scores() -> Scorer:
     return scores
 
 
-def torch_scores(call: IndexCall) -> Any:
+def torch_scores(call: IndexCall, clean: bool = True) -> Any:
     """By matrix products of torch in float32, some rows at a time; on any device."""
     import torch
 

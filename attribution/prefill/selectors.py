@@ -1,8 +1,8 @@
 """The second half of an unfused indexer: the places of the largest scores of every row.
 
-In: float32 [rows, keys] with -inf outside a row's bounds, and the call it belongs to.
+In: float32 [rows, keys], and the call it belongs to.
 Out: int32 [rows, top_k], in any order, -1 after the last where a row has fewer keys.
-Misuse: a selector that reads outside a row's bounds relies on the -inf there; a scorer must have written it.
+Misuse: a selector of READ_ALL relies on -inf outside a row's bounds; a scorer must have written it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def torch_topk(scores: Any, call: IndexCall, top_k: int) -> Any:
 
 SELECTORS: dict[str, Callable[[], Selector]] = {"topk_kernel": topk_kernel}
 """On a GPU, before `torch_topk`, which is always there."""
+READ_ALL = ("torch_topk",)
+"""Selectors that read whole rows of the matrix, whatever the bounds."""
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """The stack: projections, index queries and keys in FP8, indexer, attention over the selected keys, experts; chunk by chunk.
 
 In: `Sizes`, a seed for the weights, a device, an indexer (see indexers.py).  Out: logits of the last token, float32 [vocabulary].
-What a model of this kind has beside that is left out: rotary embeddings, the Hadamard rotation, communication.  Experts choose
-their tokens (a fixed number each), so that no step waits for the host.
+What a model of this kind has beside that is left out: rotary embeddings, the Hadamard rotation, communication.  Tokens are
+dealt to experts by their place: equally many each, no step waits for the host, and rounding cannot send a token elsewhere.
 Misuse: one request at a time; a chunk reads what earlier chunks of the same request left in the caches.
 """
 
@@ -167,13 +167,16 @@ class Stack:
         return out.flatten(1)
 
     def _experts(self, weights: dict[str, Any], h: Any) -> Any:
-        """[rows, hidden]: every expert takes the same number of tokens, those that score highest for it."""
+        """[rows, hidden]: token t goes to experts t, t + 1, ... modulo their number, weighted by its gate for each."""
         import torch
 
-        s = self.sizes
-        each = h.shape[0] * s.experts_per_token // s.experts
-        gain, token = (h @ weights["route"]).sigmoid().topk(each, dim=0)
-        taken = h[token.T]
-        inner = torch.nn.functional.silu(torch.bmm(taken, weights["gate"])) * torch.bmm(taken, weights["up"])
-        given = torch.bmm(inner, weights["down"]) * gain.T[..., None]
-        return torch.zeros_like(h).index_add_(0, token.T.reshape(-1), given.reshape(-1, s.hidden))
+        s, rows = self.sizes, h.shape[0]
+        gain = (h @ weights["route"]).sigmoid()
+        out = torch.zeros_like(h)
+        dealt = torch.arange(rows, device=h.device).view(-1, s.experts).T
+        for turn in range(s.experts_per_token):
+            token = dealt.roll(turn, 0)  # [experts, rows / experts]; each token once
+            taken = h[token]
+            inner = torch.nn.functional.silu(torch.bmm(taken, weights["gate"])) * torch.bmm(taken, weights["up"])
+            out[token] += torch.bmm(inner, weights["down"]) * gain.T.gather(1, token)[..., None]
+        return out

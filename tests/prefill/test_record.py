@@ -1,0 +1,127 @@
+"""A recording of the tiny stack, made here: orders, counts, checks, refusals; and what `attr` makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.claim import answers
+from attribution.errors import InputError, MeasureError
+from attribution.order import imbalance
+from attribution.prefill import indexers
+from attribution.prefill.bench import make_bench
+from attribution.prefill.record import record
+from attribution.recording import Recording, open_recording
+
+torch = pytest.importorskip("torch", reason="the prefill stack needs torch")
+pytest.importorskip("nvtx", reason="the prefill stack needs nvtx")
+
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Recording]:
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("prefill")
+    bench = make_bench("tiny", 96, None, "cpu", 1)
+    return {n: record(bench, n, ROUNDS, out / f"tiny-{n}", lambda text: None) for n in (32, 96)}
+
+
+def test_every_arm_runs_in_every_round_in_williams_order(made: dict[int, Recording]) -> None:
+    runs = made[96].table("runs").astype({"arm": str})
+    names = list(runs["arm"].unique())
+    orders = [[names.index(a) for a in here.sort_values("position")["arm"]] for _, here in runs.groupby("round")]
+    assert sorted(names) == ["fused", "given", "native", "null"]
+    assert (len(orders), imbalance(orders)) == (ROUNDS, "")
+
+
+def test_calls_and_fallbacks_are_counted(made: dict[int, Recording]) -> None:
+    runs = made[96].table("runs").astype({"arm": str}).set_index("run")["arm"]
+    counters = made[96].table("counters")
+    fell = counters[counters["metric"] == "fell_back_calls"]
+    by_arm = fell.groupby([runs.reindex(fell["run"]).to_numpy(), fell["stage"].astype(str)])["value"].max().unstack()
+    assert by_arm.loc["fused"].tolist() == [2, 0, 0]
+    assert by_arm.drop("fused").to_numpy().sum() == 0
+
+
+def test_outputs_were_checked_before_and_after(made: dict[int, Recording]) -> None:
+    checks = made[96].table("checks")
+    assert checks["passed"].all()
+    assert set(checks.loc[checks["when"] == "before", "check"]) >= {"unique", "none_missing"}
+    assert checks.loc[checks["when"] == "after", "run"].nunique() == 4 * ROUNDS
+    assert not answers(made[96])["verdict"].isin(["void"]).any()
+
+
+def test_reconcile_reads_it(attr: Callable[..., Any], made: dict[int, Recording]) -> None:
+    done = attr("reconcile", made[32].path, made[96].path, "--rule", "timed", "--json")
+    found = json.loads(done.out)
+    assert [a["name"] for a in found["accounts"]] == ["tiny-96"]
+    assert found["adapter"]["calls"] == 2
+    (row,) = found["accounts"]
+    terms = sum(row[f"{t}_pct"] for t in ("fallback", "critical_path", "adapter"))
+    assert row["estimate_pct"] - terms - row["remainder_pct"] == pytest.approx(row["measured_pct"])
+    assert "has no trace of kernels" in attr("reconcile", made[96].path).err
+
+
+def test_the_verb_measures_and_says_what_comes_next(attr: Callable[..., Any], tmp_path: Path) -> None:
+    command = (
+        "prefill",
+        "--config",
+        "tiny",
+        "--device",
+        "cpu",
+        "--length",
+        "32",
+        "--rounds",
+        "1",
+        "--out",
+        tmp_path / "a",
+    )
+    done = attr(*command)
+    assert done.code == 0, done.err
+    assert f"attr reconcile {tmp_path / 'a-32'}" in done.out
+    assert open_recording(tmp_path / "a-32").manifest["prefill"]["config"] == "tiny"
+    again = attr(*command)
+    assert (again.code, "never overwritten unasked" in again.err) == (2, True)
+    twice = attr("prefill", "--length", "32", "--length", "32", "--out", tmp_path / "b")
+    assert (twice.code, "the same length twice" in twice.err) == (2, True)
+    odd = attr("prefill", "--config", "tiny", "--length", "33", "--out", tmp_path / "c")
+    assert (odd.code, "multiples of the chunk" in odd.err, list(tmp_path.glob("c*"))) == (2, True, [])
+
+
+def test_nothing_is_timed_with_a_wrong_indexer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def reversed_bounds(call: Any, top_k: int) -> Any:
+        return indexers.scorer("torch_scores")(call, True).topk(top_k, dim=1, largest=False).indices.int()
+
+    monkeypatch.setattr("attribution.prefill.bench.choose_fused", lambda device: ("planted", reversed_bounds))
+    bench = make_bench("tiny", 64, None, "cpu", 1)
+    with pytest.raises(MeasureError, match="indexer fused is wrong, so nothing was timed"):
+        record(bench, 64, 1, tmp_path / "x", lambda text: None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_recording_is_seen_before_measuring(made: dict[int, Recording]) -> None:
+    with pytest.raises(InputError, match="exists"):
+        record(make_bench("tiny", 32, None, "cpu", 1), 32, 1, made[32].path, lambda text: pytest.fail("measured"))
+
+
+def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = []
+
+    def tires(call: Any, top_k: int) -> Any:
+        seen.append(call)
+        found = indexers.streamed(call, top_k)
+        return found if len(seen) <= 4 else found.roll(1, 0)  # after the checked request each row has another's keys
+
+    monkeypatch.setattr("attribution.prefill.bench.choose_fused", lambda device: ("planted", tires))
+    made = record(make_bench("tiny", 96, None, "cpu", 1), 96, 4, tmp_path / "x", lambda text: None)
+    found = answers(made).set_index("arm")
+    assert found.loc["fused", "verdict"] == "void"
+    assert "first_token_logits" in found.loc["fused", "reasons"]
+    assert found.loc["null", "verdict"] != "void"
