@@ -123,5 +123,8 @@ def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
     made = record(make_bench("tiny", 96, None, "cpu", 1), 96, 4, tmp_path / "x", lambda text: None)
     found = answers(made).set_index("arm")
     assert found.loc["fused", "verdict"] == "void"
-    assert "first_token_logits" in found.loc["fused", "reasons"]
+    checks = made.table("checks")
+    failed = checks[~checks["passed"] & (checks["check"] == "first_token_logits")]
+    arms = made.table("runs").astype({"arm": str}).set_index("run")["arm"]
+    assert arms.reindex(failed["run"]).tolist() == ["fused"] * 4
     assert found.loc["null", "verdict"] != "void"
