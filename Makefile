@@ -5,13 +5,23 @@ BIN := $(VENV)/bin
 # With a GPU the same commands also install what measures on it.
 EXTRAS := cuda,notebooks,dev$(if $(wildcard /dev/nvidia0),$(shell $(PYTHON) -c 'import torch' 2>/dev/null || echo ,gpu))
 
-.PHONY: demo test lint check bench fuzz clean
+.PHONY: demo test browser lint check bench fuzz clean
 
 demo: $(VENV)/ready
 	$(BIN)/attr run --variant math_only --out recordings/demo --overwrite
 
-test: $(VENV)/ready
+test: $(VENV)/ready browser
 	$(BIN)/python -m pytest -n auto
+
+# The report's page is tested in a real Chromium.  As root (a container, CI) Debian's is installed when there is none.
+browser:
+	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome google-chrome-stable; do \
+	    command -v "$$name" >/dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "no Chromium: installing Debian's, for the tests of the report"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else echo "no Chromium: the tests of the report's page are skipped; install one, or name it in CHROMIUM"; fi
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

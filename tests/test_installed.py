@@ -49,6 +49,11 @@ def test_shipped_recordings_are_found_by_name(installed: Path, tmp_path: Path) -
     assert {a["arm"] for a in shown["answers"]} == {"null", "math_only"}
 
 
+def test_the_report_has_its_style(installed: Path, tmp_path: Path) -> None:
+    attr(installed, tmp_path, "report", "host-math-only", "--out", "page.html")
+    assert "prefers-color-scheme" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_a_small_measurement_runs(installed: Path, tmp_path: Path) -> None:
     small = ["--shape", "q=4,n=2048", "--flag", "K=512,SEGMENT_CAPACITY=184", "--knob", "sms=2", "--rounds", "2"]
     made = json.loads(attr(installed, tmp_path, "run", "--variant", "math_only", *small, "--json"))

@@ -8,6 +8,7 @@ Misuse: a report is a reading aid; `attr verify` and the recording's hashes say 
 
 from __future__ import annotations
 
+from attribution import __version__
 from attribution.recording import Recording
 from attribution.show.report_accounts import ladder_section, ledger_section
 from attribution.show.report_blocks import Report
@@ -31,7 +32,7 @@ def report(recording: Recording) -> Report:
     """The whole report.  Raises DataError for a recording that was changed, InputError for one of another kind."""
     recording.verify()
     name = recording.path.resolve().name
-    command, stamp = f"attr report {name}", f"attribution {recording.manifest.get('attribution', '')}".strip()
+    command, stamp = f"attr report {name}", f"attribution {__version__}"
     if recording.manifest["kind"] != "run":
         sentence = "Files of profilers, read as tables: nothing here was measured by attribution itself, so nothing is claimed."
         return Report(name, sentence, (), file_sections(recording), command, stamp)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = (
     ("files", "Files", ("file", "kind", "tool", "gpu", "size_bytes", "sha256")),
-    ("launches", "Profiled launches", ("launch", "kernel_name", "grid", "block", "time_ns", "passes", "replay", "cache_control")),
+    ("launches", "Profiled launches", ("launch", "kernel_name", "demangled_name", "grid", "block", "time_ns", "passes", "replay", "cache_control")),
     ("kernels", "Kernels of a timeline", ("kernel", "kernel_name", "begin_ns", "dur_ns", "device", "stream", "flags")),
     ("range_times", "Kernel time in ranges, by rule", ("range_name", "occurrence", "rule", "kernels", "time_ns", "busy_ns")),
     ("notes", "What was dropped, flagged or could not be known", ("file", "subject", "count", "note")),
@@ -46,7 +46,7 @@ def _block(table: pd.DataFrame, name: str, title: str, columns: tuple[str, ...])
 
 
 def _kind(table: pd.DataFrame, column: str) -> Kind:
-    if column in ("kernel_name", "sha256"):
+    if column in ("kernel_name", "demangled_name", "sha256"):
         return "code"
     if column == "note":
         return "prose"
