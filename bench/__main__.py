@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("startup", "build", "trace", "verdicts", "ingest")
+NAMES = ("startup", "build", "trace", "verdicts", "attribution", "ingest")
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ from attribution.analyze.spans import LANE, lane_keys, stretches
 from attribution.analyze.sweep import sweep
 
 Int64s = NDArray[np.int64]
+Active = dict[str, Int64s]
+"""What `processing` returns; `roles` and `tails.per_sm` both need it, and take it where it is there already."""
 EXPOSURE = ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns", "drain_ns"]
 CHUNK = 1 << 17
 """Spans that are swept together: their edges stay in a core's cache (2^17: 0.3 s where one sweep of all took 0.6 s)."""
@@ -48,7 +50,7 @@ def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[In
     return sizes, last
 
 
-def processing(spans: pd.DataFrame) -> dict[str, Int64s]:
+def processing(spans: pd.DataFrame) -> Active:
     """Disjoint intervals in which a role processes, by lane: arrays run, cta, sm, role (code), begin_ns, end_ns."""
     columns = {name: spans[name].to_numpy() for name in ("run", "cta", "sm", "begin_ns", "end_ns", "wait")}
     columns["role"] = spans["role"].cat.codes.to_numpy()
@@ -68,16 +70,22 @@ def processing(spans: pd.DataFrame) -> dict[str, Int64s]:
     count = len(within) + 1
     near = np.searchsorted(starts, np.arange(CHUNK, count, CHUNK))
     cuts = np.unique(np.r_[0, starts[near[near < len(starts)]], count])
-    parts = []
+    # Filled in place, not put together afterwards; spans that overlap in odd ways may leave more intervals than spans.
+    out = {name: np.empty(count, values.dtype) for name, values in columns.items() if name != "wait"}
+    filled = 0
     for first, last in zip(cuts[:-1], cuts[1:], strict=True):
         here = {name: values[first:last] for name, values in columns.items()}
         lanes = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)] - first
-        wait = here.pop("wait")
-        carved = _carved(here["begin_ns"], here["end_ns"], wait, lanes)
-        of, begin, end = carved if carved is not None else _swept(here["begin_ns"], here["end_ns"], wait, lanes)
-        facts = {name: here[name][of] for name in ("run", "cta", "sm", "role")}
-        parts.append({**facts, "begin_ns": begin, "end_ns": end})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        carved = _carved(here["begin_ns"], here["end_ns"], here["wait"], lanes)
+        of, begin, end = carved if carved is not None else _swept(here["begin_ns"], here["end_ns"], here["wait"], lanes)
+        until = filled + len(of)
+        if until > len(out["run"]):
+            out = {name: np.resize(values, 2 * until) for name, values in out.items()}
+        for name in ("run", "cta", "sm", "role"):
+            out[name][filled:until] = here[name][of]
+        out["begin_ns"][filled:until], out["end_ns"][filled:until] = begin, end
+        filled = until
+    return {name: values[:filled] for name, values in out.items()}
 
 
 def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -116,15 +124,15 @@ def _carved(
     return kept[real], after[real], until[real]
 
 
-def roles(spans: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and role, sums over all CTAs in ns.
+def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
+    """One row per run and role, sums over all CTAs in ns.  active: `processing(spans)`, where it is known.
 
     Columns: run, role, processing_ns, hidden_ns, exposed_ns, fill_ns and drain_ns (the exposed time of a CTA before its
     last role has begun, and after its first role has ended), wait_ready_ns (for an upstream role), wait_free_ns (for a
     downstream one), wait_other_ns, busy_fraction.
     """
     names = list(spans["role"].cat.categories)
-    active = processing(spans)
+    active = processing(spans) if active is None else active
     parts = [_exposure({k: v[cut] for k, v in active.items()}, names) for cut in _chunks(active)]
     # Runs of which nothing worked are rows too.
     idle = pd.MultiIndex.from_product([np.unique(spans["run"].to_numpy()), names], names=["run", "role"])
@@ -136,7 +144,7 @@ def roles(spans: pd.DataFrame) -> pd.DataFrame:
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 
-def _chunks(active: dict[str, Int64s]) -> Iterator[slice]:
+def _chunks(active: Active) -> Iterator[slice]:
     """Stretches of whole CTAs of one run, long enough for numpy and short enough for the cache."""
     run, cta = active["run"], active["cta"]
     if not len(run):
@@ -149,7 +157,7 @@ def _chunks(active: dict[str, Int64s]) -> Iterator[slice]:
         yield slice(first, last)
 
 
-def _exposure(active: dict[str, Int64s], names: list[str]) -> pd.DataFrame:
+def _exposure(active: Active, names: list[str]) -> pd.DataFrame:
     """Processing, hidden and exposed time per role of whole CTAs of one run; indexed by run and role."""
     cta, role = active["cta"] - active["cta"].min(), active["role"]
     length = active["end_ns"] - active["begin_ns"]
@@ -193,16 +201,26 @@ def _phases(cta: Int64s, role: Int64s, begin: Int64s, end: Int64s, count: int) -
 
 def _waits(spans: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Waiting per run and role, by whether the awaited role comes before or after it in the pipeline."""
-    wait = np.flatnonzero(spans["wait"].to_numpy())
     awaited_names = list(spans["waits_for"].cat.categories)
-    place = np.array([names.index(n) if n in names else -1 for n in awaited_names] or [-1])
-    own = spans["role"].cat.codes.to_numpy()[wait].astype(np.int64)
-    awaited = place[spans["waits_for"].cat.codes.to_numpy()[wait]]
-    length = spans["end_ns"].to_numpy()[wait] - spans["begin_ns"].to_numpy()[wait]
-    runs, dense = np.unique(spans["run"].to_numpy()[wait], return_inverse=True)
-    kind = np.where((awaited < 0) | (awaited == own), 2, (awaited > own).astype(np.int64))
-    cell = (dense * len(names) + own) * 3 + kind
-    sums = np.bincount(cell, weights=length, minlength=len(runs) * len(names) * 3)
-    index = pd.MultiIndex.from_product([runs, names], names=["run", "role"])
-    columns = ["wait_ready_ns", "wait_free_ns", "wait_other_ns"]
-    return pd.DataFrame(sums.reshape(-1, 3), index=index, columns=columns)
+    place = [names.index(n) if n in names else -1 for n in awaited_names]
+    own, awaited = (spans[c].cat.codes.to_numpy() for c in ("role", "waits_for"))
+    begin, end, wait, run = (spans[c].to_numpy() for c in ("begin_ns", "end_ns", "wait", "run"))
+    cells = len(names) * len(awaited_names)
+    sums = {int(number): np.zeros(cells) for number in np.unique(run)}
+    new_run = np.flatnonzero(run[1:] != run[:-1]) + 1
+    cuts = np.unique(np.r_[np.arange(0, len(run), CHUNK), new_run, len(run)])
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        here = slice(first, last)
+        cell = own[here] * np.int16(len(awaited_names)) + awaited[here]
+        found = np.bincount(cell, weights=(end[here] - begin[here]) * wait[here], minlength=cells)
+        sums[int(run[first])] += found
+    rows = []
+    for number, total in sums.items():
+        table = total.reshape(len(names), len(awaited_names))
+        for role, name in enumerate(names):
+            kinds = [0.0, 0.0, 0.0]
+            for code, of in enumerate(place):
+                kinds[2 if of in (-1, role) else int(of > role)] += table[role, code]
+            rows.append((number, name, *kinds))
+    columns = ["run", "role", "wait_ready_ns", "wait_free_ns", "wait_other_ns"]
+    return pd.DataFrame(rows, columns=columns).set_index(["run", "role"])

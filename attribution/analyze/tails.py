@@ -9,13 +9,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from attribution.analyze.overlap import processing, union_ns
+from attribution.analyze.overlap import Active, processing, union_ns
 from attribution.analyze.spans import stretches
 from attribution.errors import DataError
 
 
-def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
-    """run, sm, ctas, rows, busy_ns (at least one role processes), finish_ns; `sms` rows a run.  Raises DataError."""
+def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int, active: Active | None = None) -> pd.DataFrame:
+    """run, sm, ctas, rows, busy_ns (at least one role processes), finish_ns; `sms` rows a run.
+
+    active: `overlap.processing(spans)`, where it is known.  Raises DataError.
+    """
     for name, frame in (("spans", spans), ("rows", rows)):
         if len(frame) and not 0 <= int(frame["sm"].min()) <= int(frame["sm"].max()) < sms:
             raise DataError(f"{name}: SM id {int(frame['sm'].max())} on a device of {sms} SMs")
@@ -25,7 +28,7 @@ def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     out = pd.DataFrame(index=index)
     out["ctas"] = grouped["cta"].nunique()
     out["rows"] = grouped["rows"].sum()
-    active = processing(spans)
+    active = processing(spans) if active is None else active
     group = np.searchsorted(runs, active["run"]) * np.int64(sms) + active["sm"]
     out["busy_ns"], _ = union_ns(group, active["begin_ns"], active["end_ns"], len(index))
     out["finish_ns"] = _finish(spans)

@@ -87,13 +87,14 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     rows = rows[rows["run"] == number]
     spans.check_complete(mine["lanes"], roles)
     found = spans.spans(mine["events"], mine["lanes"], roles, declared)
+    active = overlap.processing(found)
     return Trace(
         row["arm"],
         number,
         sms,
         found,
-        tails.per_sm(found, rows, sms),
-        overlap.roles(found),
+        tails.per_sm(found, rows, sms, active),
+        overlap.roles(found, active),
         spans.unpaired(mine["events"], roles, declared),
     )
 
