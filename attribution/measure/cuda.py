@@ -209,7 +209,8 @@ class CudaMachine:
 
     def _graph_stages(self, prepared: Prepared) -> tuple[str, ...]:
         """The whole operator last: its output is what is checked."""
-        return tuple(s for s in ("main", "operator") if s == "operator" or s in prepared.stages)
+        there = (s for s in ("main", "operator") if s == "operator" or s in prepared.stages)
+        return tuple(s for s in there if s in self.options.stages)
 
     def _samples(self, arms: Sequence[Arm], sets: Sequence[Sequence[Prepared]]) -> int:
         """Samples of each arm in a pass: few where they take long, so that the arms stay close together in time."""

@@ -48,6 +48,8 @@ class Options:
     traced_rounds: int = 6
     timeout_s: float = 120.0
     keep_s: float = 2.0
+    stages: tuple[str, ...] = ("main", "operator")
+    """What scope graph replays; the operator is among them."""
 
 
 class Written(Protocol):
@@ -79,7 +81,7 @@ class Order:
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
             options = raw.pop("options")
-            options["scopes"] = tuple(options["scopes"])
+            options |= {name: tuple(options[name]) for name in ("scopes", "stages")}
             rule = raw.pop("rule")
             refused = tuple((q, a, r) for q, a, r in raw.pop("refused"))
             return cls(

@@ -1,0 +1,90 @@
+"""Recordings that show how small an effect can be told on this card: null arms, and slow-downs of a known size.
+
+In: a Hopper GPU; a folder.  Out: recordings `precision-*` there; `bench/precision.py` says what they show.
+The slow-down is planted in a copy of index_topk: flag PLANT holds every CTA of the main kernel up for that many cycles before
+it does anything.  All CTAs start together and stay, so main takes exactly that much longer.
+Misuse: run it on a card that nobody else uses; what it leaves is read, never tuned.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.measure import probe, start, watch
+from attribution.measure.worker import Options
+from attribution.plan import Overrides, plan
+
+PLANTED_CYCLES, SMALL_CYCLES = 43_000, 7_000
+"""0.3 % and 0.05 % of main at Q 4096, N 131072 (some 14.3 M cycles)."""
+HOLD = """
+  if constexpr (M == math::Mode::main && flag::PLANT > 0) {
+    for (const long long from = clock64(); clock64() - from < flag::PLANT;) {}
+  }
+"""
+SHAPES = {"128k": (131072, 240), "32k": (32768, 240), "8k": (8192, 360)}
+"""Name -> keys, rounds; Q 4096."""
+
+
+def planted_root(folder: Path) -> Path:
+    """A root whose index_topk has the flag PLANT, with variants `planted` and `small` of the tuned configuration."""
+    home = folder / "kernels" / "index_topk"
+    shutil.copytree(shipped_root() / "kernels" / "index_topk", home, ignore=shutil.ignore_patterns("__pycache__"))
+    source, declared = home / "index_topk.cu", home / "kernel.py"
+    text, count = re.subn(r"(score_kernel\([^{;]*\{)", r"\1" + HOLD, source.read_text(encoding="utf-8"), count=1)
+    flag = '"PLANT": Flag(0, "cycles by which each CTA of main is held up"),\n    "TRACE": Flag('
+    code = declared.read_text(encoding="utf-8")
+    if count != 1 or code.count('"TRACE": Flag(') != 1:
+        raise SystemExit("precision: index_topk looks otherwise than this benchmark knows it: adapt planted_root()")
+    source.write_text(text, encoding="utf-8")
+    declared.write_text(code.replace('"TRACE": Flag(', flag), encoding="utf-8")
+    (folder / "variants").mkdir()
+    (folder / "variants" / "index_topk.toml").write_text(
+        '[full]\nasks = "How long does the fused operator take?"\n'
+        f'[planted]\nbase = "full"\nstage = "operator"\nasks = "Is a slow-down of {PLANTED_CYCLES} cycles seen?"\n'
+        f"flags = {{ PLANT = {PLANTED_CYCLES} }}\n"
+        "expects = { h200 = { time_ratio = [1.0025, 1.0035] } }\n"
+        f'[small]\nbase = "full"\nstage = "operator"\nasks = "Is one of {SMALL_CYCLES} cycles claimed?"\n'
+        f"flags = {{ PLANT = {SMALL_CYCLES} }}\n",
+        encoding="utf-8",
+    )
+    return folder
+
+
+def record(kernel: Kernel, variants: dict[str, Variant], names: list[str], over: Overrides, path: Path) -> None:
+    """One recording in scope graph, whole operators only."""
+    options = Options(scopes=("graph",), traced_rounds=0, stages=("operator",), timeout_s=60.0)
+    watch.execute(plan(kernel, variants, names, over), kernel, variants, path, lambda *_: None, options)
+
+
+def main(folder: Path, only: list[str]) -> None:
+    """All recordings, or those named."""
+    gpu = probe.find()
+    if not isinstance(gpu, probe.Gpu):
+        raise SystemExit(f"precision: {gpu}")
+    with tempfile.TemporaryDirectory() as scratch:
+        root = planted_root(Path(scratch))
+        kernel = load_kernel(root, "index_topk")
+        variants = load_variants(root, kernel)
+        flags = load_variants(shipped_root(), load_kernel(shipped_root(), "index_topk"))
+        tuned = dict(flags["h200"].flags) if "h200" in flags else {}
+        asked = start.Asked(gpu, Options(), None, 0)
+        for name, (keys, rounds) in SHAPES.items():
+            if only and name not in only:
+                continue
+            knobs = asked.knobs(kernel, {"ctas": gpu.sms})
+            names = ["planted", "small"] if name == "128k" else ["full"]
+            over = Overrides({"q": 4096, "n": keys}, tuned, knobs, rounds=rounds)
+            record(kernel, variants, names, over, folder / f"precision-{name}")
+    if not only or "hello" in only:
+        hello = load_kernel(shipped_root(), "hello")
+        over = Overrides({"rows": 4096}, {}, asked.knobs(hello, {}), rounds=360)
+        record(hello, load_variants(shipped_root(), hello), ["vector"], over, folder / "precision-hello")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
