@@ -8,9 +8,11 @@ K-th best by more than twice that.  Bitwise exactness against STORE_SCORES is wh
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import Any
 
-from attribution.declare import Check, Flags, Inputs, Knobs, Shape
+from attribution.declare import Check, Flags, Inputs, Knobs, Shape, load_kernel, shipped_root
 from attribution.launch import Call, Ceiling, Operator
 from attribution.measure import ceilings as pure
 
@@ -45,25 +47,38 @@ def inputs(shape: Shape, distribution: str, seed: int) -> dict[str, Any]:
 
 
 def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
-    """The fused operator, or with STORE_SCORES the scorer followed by torch.topk."""
+    """The fused operator, or with STORE_SCORES the scorer followed by a selector."""
     made = op.launch(inputs, flags, knobs, {})
     steps = made.steps()
     if not flags["STORE_SCORES"]:
         return steps
+    k_top, width = int(flags["K"]), min(int(flags["K"]), made.scores.shape[1])
+    made.output.fill_(-1)
+    select = _kernel_topk(made, inputs, k_top) if flags["SELECTOR"] == "topk" else _torch_topk(made, width)
+    output = {"indices": made.output[:, :width] if width == k_top else made.output}
+    return Operator((*steps.steps, Call("select", select)), output)
+
+
+def _torch_topk(made: op.Operator, width: int) -> Callable[[], None]:
+    """torch.topk of the matrix, with -1 where it ran out of keys."""
     import torch
 
-    k_top, width = int(flags["K"]), min(int(flags["K"]), made.scores.shape[1])
     values = torch.empty((made.scores.shape[0], width), device="cuda")
     places = torch.empty((made.scores.shape[0], width), dtype=torch.int64, device="cuda")
-    made.output.fill_(-1)
 
     def select() -> None:
         torch.topk(made.scores, width, dim=1, sorted=False, out=(values, places))
         places.masked_fill_(values == -torch.inf, -1)
         made.output[:, :width].copy_(places)
 
-    output = {"indices": made.output[:, :width] if width == k_top else made.output}
-    return Operator((*steps.steps, Call("select", select)), output)
+    return select
+
+
+def _kernel_topk(made: op.Operator, inputs: Inputs, k_top: int) -> Callable[[], None]:
+    """Our own selector: reads of each row what its bounds need."""
+    folder = load_kernel(shipped_root(), "topk").inputs.__module__.rpartition(".")[0]
+    topk = importlib.import_module(f"{folder}.operator").topk
+    return lambda: topk(made.scores, inputs["k_start"], inputs["k_end"], k_top, out=made.output)
 
 
 def ceilings() -> tuple[Ceiling, ...]:

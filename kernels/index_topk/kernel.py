@@ -45,6 +45,11 @@ FLAGS = {
     ),
     "SELECT_TILES": Flag(100, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
     "STORE_SCORES": Flag(False, "write the score matrix and select from it afterwards: the unfused operator"),
+    "SELECTOR": Flag(
+        "torch",
+        "what selects from a score matrix that was written: torch.topk, or kernel topk (GPU)",
+        ("torch", "topk"),
+    ),
     "K": Flag(2048, "keys to select per row", (512, 1024, 2048)),
     "TRACE": Flag(0, "0 none, 1 per query batch, 2 per tile", (0, 1, 2)),
     "DELAY_ROLE": Flag("none", "role that is held up in every item of its work", ("none", "tma", "math", "topk")),
