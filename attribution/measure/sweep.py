@@ -42,7 +42,7 @@ Files = Mapping[str, str]
 
 def part(kernel: Kernel, name: str) -> ModuleType:
     """The module `name` of the kernel's own folder."""
-    return importlib.import_module(f"{kernel.inputs.__module__.rpartition('.')[0]}.{name}")
+    return importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.{name}")
 
 
 class Point:

@@ -89,6 +89,14 @@ def _mapped(path: Path, name: str, dtype: str, shape: tuple[int, ...], begin: in
     return np.memmap(path, np.uint8, "r", begin, (end - begin,)).view(DTYPES[dtype]).reshape(shape)
 
 
+def fits(path: Path, shape: Shape) -> None:
+    """Raises InputError when the file has fewer rows or columns than the shape, DataError when it is damaged."""
+    found = read(path)
+    size = found["scores"].shape[:2] if "scores" in found else tuple(len(found.get(name, ())) for name in "qk")
+    if len(size) == 2 and min(size):
+        _cut(path, size, shape)
+
+
 def label(path: Path) -> str:
     """What the file says it is (`label` in a .safetensors header's metadata), '' when it says nothing."""
     if path.suffix != ".safetensors":

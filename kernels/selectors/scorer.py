@@ -48,7 +48,7 @@ def scored(operands: dict[str, Any]) -> dict[str, Any]:
 
     kernel = load_kernel(shipped_root(), "index_topk")
     flags = kernel.resolve_flags({"STORE_SCORES": True})
-    module = importlib.import_module(f"{kernel.inputs.__module__.rpartition('.')[0]}.operator")
+    module = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator")
     made = module.launch(operands, flags, {}, {})
     Prepared(kernel, made.steps(), Module(build(kernel, flags))).run()
     torch.cuda.synchronize()
