@@ -27,6 +27,7 @@ from attribution.cli import (
     reconcile,
     report,
     run,
+    selectors,
     show,
     slack,
     tails,
@@ -60,6 +61,7 @@ app.command()(explain.explain)
 app.command()(slack.slack)
 app.command()(prefill.prefill)
 app.command()(reconcile.reconcile)
+app.command()(selectors.selectors)
 app.command()(report.report)
 
 
