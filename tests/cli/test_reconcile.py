@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -63,16 +64,30 @@ def test_numbers_give_the_same_as_the_table(attr: Callable[..., Any]) -> None:
     assert json.loads(done.out) == {**rows[0], "name": "whole"}
 
 
-def test_a_profile_gives_the_share(attr: Callable[..., Any]) -> None:
-    done = attr(
-        "reconcile", "--profile", INGEST / "trace.json", "--part", "step", "--saving", "10", "--measured", "1.0"
-    )
-    assert done.code == 0
-    assert "step: " in done.out
-    assert "rule launched_by_thread" in done.out
-    done = attr(
-        "reconcile", "--profile", INGEST / "trace.json", "--part", "nowhere", "--saving", "10", "--measured", "1.0"
-    )
+@pytest.fixture(params=["chrome", "nsys"])
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Range `step` launches 200 ns of 1203, or 4 ns of 132; one nsys kernel, of 10 ns, has no launching call."""
+    if request.param == "chrome":
+        return INGEST / "trace.json"
+    path = tmp_path / "session.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((INGEST / "session.sql").read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+def test_a_profile_gives_the_share(attr: Callable[..., Any], profile: Path) -> None:
+    options = ("--saving", "10", "--measured", "1.0")
+    done = attr("reconcile", "--profile", profile, "--part", "step", *options, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    low, high = (100 * 0.2 / 1.203,) * 2 if profile.suffix == ".json" else (100 * 4 / 132, 100 * 14 / 132)
+    assert found["estimate_pct"] == pytest.approx(low * 0.1)
+    assert found["estimate_low_pct"] == pytest.approx(low * 0.095)
+    assert found["estimate_high_pct"] == pytest.approx(high * 0.105)
+    text = attr("reconcile", "--profile", profile, "--part", "step", "--rule", "launched_by_any_thread", *options).out
+    assert "rule launched_by_any_thread" in text
+    done = attr("reconcile", "--profile", profile, "--part", "nowhere", *options)
     assert (done.code, "no range 'nowhere'; the file has:" in done.err) == (2, True)
 
 
