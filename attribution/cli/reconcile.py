@@ -43,6 +43,7 @@ def reconcile(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="Scope of share, saving and measurement: three times.")
     ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the accounts of recordings: .svg or .png.")] = None,
     json: Json = False,
 ) -> None:
     """Compare share x saving with the measured saving of the whole, and name what lies between.
@@ -54,6 +55,8 @@ def reconcile(
     given = [name for name, value in numbers.items() if value is not None]
     if paths and given:
         raise InputError(f"{given[0]} beside {paths[0]}: give recordings, or a .csv, or numbers")
+    if plot is not None and (not paths or any(p.suffix == ".csv" for p in paths)):
+        raise InputError(f"--plot {plot}: is for recordings of `attr prefill`, whose terms were measured")
     if not paths:
         _from_numbers(share, profile, part, rule, saving, measured, eligible, scope, json)
     elif any(p.suffix == ".csv" for p in paths):
@@ -61,10 +64,10 @@ def reconcile(
             raise InputError(f"{paths[0]}: one .csv at a time, without --rule; recordings are given without one")
         _from_table(paths[0], json)
     else:
-        _from_recordings(paths, rule, json)
+        _from_recordings(paths, rule, plot, json)
 
 
-def _from_recordings(paths: list[Path], rule: str | None, json: bool) -> None:
+def _from_recordings(paths: list[Path], rule: str | None, plot: Path | None, json: bool) -> None:
     from attribution.analyze.prefill import RULES, adapter_cost, check_together, prefill_account, requests
 
     rule = _rule(rule, RULES)
@@ -78,6 +81,10 @@ def _from_recordings(paths: list[Path], rule: str | None, json: bool) -> None:
         raise InputError(f"{adapters[0].name} and {adapters[1].name} both measure the adapter: give one of them")
     adapter = adapters[0] if adapters else None
     accounts = [prefill_account(r, rule, adapter) for r, cost in costs if cost is None]
+    if plot is not None:
+        from attribution.show.bridge import draw_bridge
+
+        draw_bridge(accounts, plot)
     if json:
         cost = (
             None
@@ -87,6 +94,8 @@ def _from_recordings(paths: list[Path], rule: str | None, json: bool) -> None:
         print_json({"accounts": [a.row() for a in accounts], "adapter": cost})
         return
     _print_accounts(accounts, adapter)
+    if plot is not None:
+        print(f"figure: {plot}")
 
 
 def _print_accounts(accounts: list[Account], adapter: AdapterCost | None) -> None:

@@ -37,7 +37,8 @@ def test_recordings_are_accounted_for(attr: Callable[..., Any], folder: Path) ->
         assert row[f"{name}_pct"] == pytest.approx(value, abs=0.01), name
     assert row["verdict"] == "explained"
     assert found["adapter"]["calls"] == planted_prefill.CALLS
-    text = attr("reconcile", folder / "8k", folder / "32k").out
+    text = attr("reconcile", folder / "8k", folder / "32k", "--plot", folder / "bridge.svg").out
+    assert (folder / "bridge.svg").stat().st_size > 1000
     assert "critical path" in text
     assert "2 of 8 indexer calls of a request fell back" in text
 
@@ -108,6 +109,10 @@ def test_a_profile_gives_the_share(attr: Callable[..., Any], profile: Path) -> N
         pytest.param(["FOLDER/32k", "--rule", "by_name"], "--rule by_name: allowed are", id="rule-unknown"),
         pytest.param(["FOLDER/nowhere"], "is not a recording", id="no-recording"),
         pytest.param(["FOLDER/nowhere.csv"], "cannot be read", id="no-table"),
+        pytest.param(["FOLDER/8k", "--plot", "FOLDER/x.svg"], "no account to draw", id="plot-of-nothing"),
+        pytest.param(
+            ["--share", "1", "--saving", "1", "--measured", "1", "--plot", "x.svg"], "--plot x.svg", id="plot"
+        ),
         pytest.param(["FOLDER/8k", "FOLDER/8k"], "both measure the adapter", id="two-adapters"),
         pytest.param(["FOLDER/8k", "FOLDER/other"], "differ in configuration", id="unlike"),
         pytest.param(["host-math-only"], "no recording of `attr prefill`", id="other-kind"),
