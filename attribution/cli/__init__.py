@@ -31,6 +31,7 @@ from attribution.cli import (
     show,
     slack,
     tails,
+    versus,
 )
 from attribution.cli import compare as compare_verb
 from attribution.cli import list as list_verb
@@ -63,6 +64,7 @@ app.command()(prefill.prefill)
 app.command()(reconcile.reconcile)
 app.command()(selectors.selectors)
 app.command()(report.report)
+app.command()(versus.versus)
 
 
 @app.callback(invoke_without_command=True)
