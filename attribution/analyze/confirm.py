@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attribution.analyze import believable, lastsm, ledger, roofline, spans, tails, witness
+from attribution.analyze.clock import in_cycles
 from attribution.analyze.interventions import rounds_of, tail_law
 from attribution.analyze.ladder import paired
-from attribution.analyze.pairing import scoped
 from attribution.analyze.traced import events_of, traced_runs
 from attribution.errors import DataError
 from attribution.measured import TRACED
@@ -69,14 +69,6 @@ def sms_of(recording: Recording, runs: pd.DataFrame) -> int:
     """SMs of the device; on the reference machine the knob of these runs."""
     machine = recording.manifest["machine"]
     return int(json.loads(str(runs["knobs"].iloc[0]))["sms"] if machine["kind"] == "host" else machine["sms"])
-
-
-def in_cycles(times: pd.DataFrame, stage: str, scope: str | None) -> pd.DataFrame | None:
-    """`times` of a stage and scope with SM cycles in place of ns; None where a sample has no clock."""
-    mine = scoped(times[times["stage"] == stage], scope)
-    if mine.empty or mine["clock_mhz"].isna().any():
-        return None
-    return mine.assign(time_ns=mine["time_ns"] * mine["clock_mhz"] / 1e3)
 
 
 def exposed(

@@ -13,9 +13,11 @@ import json
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from attribution.analyze import believable, lastsm, overlap, slack, spans
+from attribution.analyze.clock import at_clock_of
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.traced import events_of, traced_runs
 from attribution.errors import InputError
@@ -28,12 +30,16 @@ ALL_LEVELS = 2
 
 @dataclass(frozen=True)
 class Sweep:
-    """`table`: arm, cycles, delay_ns, time_ns, source; `rounds` the paired times; `processing_ns` the base's, NaN untraced."""
+    """`table`: arm, cycles, delay_ns, time_ns, source; `rounds` the paired times; `processing_ns` the base's, NaN untraced.
+
+    clock_mhz: the base's, at which all times are given; NaN where the times are as measured.
+    """
 
     role: str
     table: pd.DataFrame
     rounds: Rounds
     processing_ns: float
+    clock_mhz: float = math.nan
 
     def fit(self) -> slack.Slack:
         """The hinge over this sweep.  Raises DataError."""
@@ -65,16 +71,16 @@ def sweep(
         )
     names = [base, *sorted(arms, key=lambda a: flags[a]["DELAY_CYCLES"])]
     tick = float(recording.manifest["machine"]["tick_ns"])
-    found = paired(runs, recording.table("times"), base, names, stage, scope, tick)
-    worked = {a: _processing(recording, traced_runs(recording, base, a), role) for a in names}
-    clock = _clock(recording, here)
+    times, mhz = at_clock_of(runs, recording.table("times"), base, stage, scope)
+    found = paired(runs, times, base, names, stage, scope, tick)
+    worked = {a: _processing(recording, traced_runs(recording, base, a), role, mhz) for a in names}
     rows = []
     for arm in names:
         cycles = int(flags[arm].get("DELAY_CYCLES", 0))
         if not math.isnan(worked[arm]) and not math.isnan(worked[base]):
             delay, source = max(worked[arm] - worked[base], 0.0), "trace: longer processing on the last SM"
-        elif items is not None and not math.isnan(clock):
-            delay, source = cycles * items * 1e3 / clock, f"{cycles} cycles x {items} items at {clock:.0f} MHz"
+        elif items is not None and not math.isnan(mhz):
+            delay, source = cycles * items * 1e3 / mhz, f"{cycles} cycles x {items} items at {mhz:.0f} MHz"
         else:
             raise InputError(
                 f"arm {arm} has no trace that holds all waits of {role}, so its delay is not known: give --items, how often "
@@ -82,22 +88,17 @@ def sweep(
             )
         rows.append((arm, cycles, 0.0 if arm == base else delay, float(found.of(arm).mean()), source))
     table = pd.DataFrame(rows, columns=["arm", "cycles", "delay_ns", "time_ns", "source"])
-    return Sweep(role, table, found, worked[base])
+    return Sweep(role, table, found, worked[base], mhz)
 
 
 def _only_delay(base: dict[str, object], arm: dict[str, object]) -> bool:
     return {f for f in {*base, *arm} if base.get(f) != arm.get(f)} <= DELAYS
 
 
-def _clock(recording: Recording, runs: pd.DataFrame) -> float:
-    times = recording.table("times")
-    return float(times.loc[times["run"].isin(runs["run"]), "clock_mhz"].median())
-
-
-def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
+def _processing(recording: Recording, runs: pd.DataFrame, role: str, mhz: float) -> float:
     """Mean processing of the role on the SM that finishes last, over traced `runs`; NaN without any, or with waits untraced.
 
-    Raises InputError for a role that is not there.
+    ns, at a clock of `mhz` where clocks are known.  Raises InputError for a role that is not there.
     """
     if runs.empty:
         return math.nan
@@ -114,7 +115,12 @@ def _processing(recording: Recording, runs: pd.DataFrame, role: str) -> float:
     spans.check_complete(lanes, roles)
     believable.check_records(events, lanes, roles)
     found = overlap.roles(lastsm.on_last_sm(spans.spans(events, lanes, roles, declared)))
-    return float(found.loc[found["role"] == role, "processing_ns"].mean())
+    mine = found[found["role"] == role]
+    times = recording.table("times")
+    clock = times[times["scope"] == "trace"].groupby("run")["clock_mhz"].median().reindex(mine["run"]).to_numpy(float)
+    # A traced launch runs alone, at a clock of its own.
+    scale = np.where(np.isnan(clock) | math.isnan(mhz), 1.0, clock / mhz)
+    return float((mine["processing_ns"] * scale).mean())
 
 
 def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fitted: slack.Slack) -> dict[str, object]:
@@ -125,7 +131,7 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
     role was not traced in both.
     """
     runs = recording.table("runs")
-    processing = _processing(recording, traced_runs(recording, base, arm), found.role)
+    processing = _processing(recording, traced_runs(recording, base, arm), found.role, found.clock_mhz)
     if math.isnan(processing) or math.isnan(found.processing_ns):
         raise InputError(
             f"arm {arm}: role {found.role} must be traced in it and in {base} to say how much faster it became"
@@ -133,7 +139,8 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
     faster = 1 - processing / found.processing_ns
     bounds = sorted(slack.speedup(fitted, found.processing_ns, fitted.base_ns, faster))
     label = found.rounds.scope
-    both = paired(runs, recording.table("times"), base, [base, arm], found.rounds.stage, label, found.rounds.tick_ns)
+    times, _ = at_clock_of(runs, recording.table("times"), base, found.rounds.stage, label)
+    both = paired(runs, times, base, [base, arm], found.rounds.stage, label, found.rounds.tick_ns)
     low, value, high = ratio_interval(both.of(arm) - both.of(base), both.of(base))
     return {
         "arm": arm,

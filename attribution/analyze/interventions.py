@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from attribution.analyze import law
+from attribution.analyze.clock import at_clock_of
 from attribution.analyze.ladder import Rounds, paired
 from attribution.analyze.traced import traced_runs
 from attribution.errors import DataError, InputError
@@ -31,10 +32,14 @@ INSTRUCTIONS = ("instructions", "smsp__inst_executed.sum", "sm__inst_executed.su
 
 @dataclass(frozen=True)
 class Interventions:
-    """`table`: arm, time_ns, quantities of `law.RIVALS`, `rows_from` (trace, schedule, equal shares); `rounds`: paired times."""
+    """`table`: arm, time_ns, quantities of `law.RIVALS`, `rows_from` (trace, schedule, equal shares); `rounds`: paired times.
+
+    clock_mhz: the base's, at which all times are given; NaN where the times are as measured.
+    """
 
     table: pd.DataFrame
     rounds: Rounds
+    clock_mhz: float = math.nan
 
     def compare(self, limit: float = law.LIMIT) -> pd.DataFrame:
         """`law.compare`, arms of one CTA count held out together where there are three counts, else arms one by one."""
@@ -63,11 +68,12 @@ def interventions(
     chosen = list(arms) or [a for a in measured if a != base and _moves(variants[base], variants[a])]
     names = [base, *dict.fromkeys(a for a in chosen if a != base)]
     tick = float(recording.manifest["machine"]["tick_ns"])
-    found = paired(runs, recording.table("times"), base, names, stage, scope, tick)
+    times, mhz = at_clock_of(runs, recording.table("times"), base, stage, scope)
+    found = paired(runs, times, base, names, stage, scope, tick)
     rows = [_quantities(recording, runs, base, name) for name in names]
     table = pd.DataFrame(rows)
     table.insert(1, "time_ns", found.time_ns.mean(axis=0))
-    return Interventions(table, found)
+    return Interventions(table, found, mhz)
 
 
 def _moves(base: Mapping[str, Any], variant: Mapping[str, Any]) -> bool:

@@ -51,6 +51,10 @@ def overlap(
     print(f"Roles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
     heads = {k: k.removesuffix("_ns").replace("_", " ") for k in roles[0]}
     print_rows([{k: v / 1e6 if k.endswith("_ns") else v for k, v in r.items()} for r in roles], heads)
+    print(
+        "busy fraction = processing / (processing + wait ready): a role that is seldom busy has slack.  Where waits for data are\n"
+        "not traced (TRACE = 1 leaves out those for single tiles) they count as processing, and the fraction says nothing."
+    )
     print(f"\nCritical path on SM {way['sm'].iloc[0]}, which finishes last: {len(way)} stretches")
     rows = [
         {"role": s["role"], "kind": s["kind"], "ms": s["time_ns"] / 1e6, "share": f"{s['share']:.1%}"} for s in sums

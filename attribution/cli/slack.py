@@ -33,6 +33,7 @@ def slack(
 ) -> None:
     """Fit the whole's time over the injected delay: knee = slack of the role, slope = how critical it is beyond."""
     from attribution.analyze import slack as hinge
+    from attribution.analyze.clock import clock_sentence
     from attribution.analyze.injected import prediction_test, sweep
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
@@ -49,7 +50,15 @@ def slack(
         predicted = (
             {"faster": faster, "whole_change_low": change[0], "whole_change_high": change[1]} if change else None
         )
-        print_json({"arms": records(found.table), "slack": vars(fitted), "prediction": predicted, "test": tested})
+        print_json(
+            {
+                "arms": records(found.table),
+                "clock_mhz": found.clock_mhz,
+                "slack": vars(fitted),
+                "prediction": predicted,
+                "test": tested,
+            }
+        )
         return
     rows = [{**r, "delay_ns": r["delay_ns"] / 1e6, "time_ns": r["time_ns"] / 1e6} for r in records(found.table)]
     print_rows(
@@ -62,6 +71,8 @@ def slack(
             "source": "from",
         },
     )
+    if sentence := clock_sentence(top, found.clock_mhz):
+        print(sentence)
     print(f"\n{fitted}")
     slopes = f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}]"
     if fitted.knee_ns:

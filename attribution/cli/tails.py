@@ -30,6 +30,7 @@ def tails(
     Interventions are arms that change only launch knobs or BLOCK_Q.
     """
     from attribution.analyze import interventions as moved
+    from attribution.analyze.clock import clock_sentence
     from attribution.analyze.tails import summary
     from attribution.analyze.traced import traced, traced_runs
     from attribution.claim import scope_sentence
@@ -47,7 +48,16 @@ def tails(
     except DataError as error:
         refused = str(error)
     if json:
-        print_json({"summary": whole, "sms": sms, "interventions": table, "explanations": rivals, "refused": refused})
+        print_json(
+            {
+                "summary": whole,
+                "sms": sms,
+                "interventions": table,
+                "clock_mhz": found.clock_mhz,
+                "explanations": rivals,
+                "refused": refused,
+            }
+        )
         return
     if trace:
         _print_sms(trace.arm, trace.run, sms, whole)
@@ -56,6 +66,8 @@ def tails(
         [{**r, "time_ns": r["time_ns"] / 1e6} for r in table],
         {**{k: k.replace("_", " ") for k in table[0]}, "time_ns": "ms"},
     )
+    if sentence := clock_sentence(top, found.clock_mhz):
+        print(sentence)
     if refused:
         print(f"\nNo law: {refused}")
     else:

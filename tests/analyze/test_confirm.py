@@ -9,7 +9,7 @@ import pandas as pd
 import planted_gpu
 import pytest
 
-from attribution.analyze import confirm, ledger
+from attribution.analyze import clock, confirm, ledger
 from attribution.analyze.book import book
 from attribution.analyze.interventions import interventions
 from attribution.errors import DataError
@@ -71,7 +71,7 @@ def test_shares_are_of_cycles_where_clocks_are_known(tmp_path: Path) -> None:
     assert in_time == pytest.approx(1 - 0.8 * 1700 / 1600, abs=0.005)
     times = tables["times"].copy()
     times.loc[times["scope"] == "graph", "clock_mhz"] = float("nan")
-    assert confirm.in_cycles(times, "main", "graph") is None
+    assert clock.in_cycles(times, "main", "graph") is None
 
 
 def test_equal_shares_have_no_law_of_rows(tmp_path: Path) -> None:
