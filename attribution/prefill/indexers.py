@@ -136,27 +136,28 @@ def index_topk() -> Fused:
 
 def choose_native(device: str, sizes: Sizes, skipped: dict[str, str]) -> Native:
     """The first scorer and the first selector that run here and are right; what is not goes into `skipped` with its reason."""
-    if device != "cuda":
-        return Native("torch_scores", "torch_topk", sizes.top_k)
-    selecting = [Native("torch_scores", name, sizes.top_k) for name in SELECTORS]
-    best = next((n.selector for n in selecting if _works(n.selector, n, sizes, skipped)), "torch_topk")
-    scoring = [Native(name, best, sizes.top_k) for name in SCORERS]
-    return next((n for n in scoring if _works(n.scorer, n, sizes, skipped)), Native("torch_scores", best, sizes.top_k))
+    known = (SCORERS, SELECTORS) if device == "cuda" else ({}, {})
+    call = probe(sizes, device)
+    selecting = {name: Native("torch_scores", name, sizes.top_k) for name in known[1]}
+    best = _first_right(selecting, call, skipped) or "torch_topk"
+    scoring = {name: Native(name, best, sizes.top_k) for name in known[0]}
+    return Native(_first_right(scoring, call, skipped) or "torch_scores", best, sizes.top_k)
 
 
-def _works(name: str, native: Native, sizes: Sizes, skipped: dict[str, str]) -> bool:
-    """Whether a small call is answered, and rightly."""
+def _first_right(candidates: Mapping[str, Native], call: IndexCall, skipped: dict[str, str]) -> str | None:
+    """The first name whose pipeline answers `call`, and rightly."""
     from attribution.prefill.checks import check_selection
 
-    call = probe(sizes, "cuda")
-    try:
-        wrong = [c for c in check_selection(call, native.select(call), sizes.top_k) if not c.passed]
-    except Exception as error:  # whatever another project's code raises is a reason to do without it
-        skipped[name] = f"{type(error).__name__}: {error}"[:300]
-        return False
-    if wrong:
+    for name, native in candidates.items():
+        try:
+            wrong = [c for c in check_selection(call, native.select(call), native.top_k) if not c.passed]
+        except Exception as error:  # whatever another project's code raises is a reason to do without it
+            skipped[name] = f"{type(error).__name__}: {error}"[:300]
+            continue
+        if not wrong:
+            return name
         skipped[name] = f"wrong answer: {wrong[0].name}: {wrong[0].detail}"
-    return not wrong
+    return None
 
 
 def probe(sizes: Sizes, device: str) -> IndexCall:

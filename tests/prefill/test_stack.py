@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import types
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from attribution.errors import InputError
 from attribution.prefill.bench import make_bench
 from attribution.prefill.checks import Looked, check_logits, check_selection
 from attribution.prefill.indexers import Given, Kept, Native, WithFallback, choose_native, probe, streamed
-from attribution.prefill.scorers import torch_scores
+from attribution.prefill.scorers import scorer, torch_scores
 from attribution.prefill.selectors import torch_topk
 from attribution.prefill.sizes import CONFIGS, sizes
 from attribution.prefill.spans import Spans
@@ -157,6 +159,63 @@ def test_torch_topk_pads_short_rows_and_narrow_matrices() -> None:
     found = torch_topk(torch_scores(narrow)[:, :6], narrow, TINY.top_k)
     assert found.shape == (TINY.top_k, TINY.top_k)
     assert ((found >= 0).sum(1) == torch.arange(TINY.top_k) % 5).all()
+
+
+def absent() -> Any:
+    raise ImportError("no module of that name")
+
+
+def backwards() -> Any:
+    return lambda call, clean: -torch_scores(call).masked_fill(torch.isneginf(torch_scores(call)), torch.inf)
+
+
+def right() -> Any:
+    return torch_scores
+
+
+@pytest.mark.parametrize(
+    ("known", "chosen", "reasons"),
+    [
+        pytest.param(
+            {"absent": absent, "right": right}, "right", {"absent": "ImportError: no module of that name"}, id="absent"
+        ),
+        pytest.param({"backwards": backwards, "right": right}, "right", {"backwards": "wrong answer: "}, id="wrong"),
+        pytest.param({"absent": absent}, "torch_scores", {"absent": "ImportError"}, id="none"),
+        pytest.param({"right": right, "absent": absent}, "right", {}, id="first"),
+    ],
+)
+def test_a_scorer_is_used_only_when_it_is_right(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], chosen: str, reasons: dict[str, str]
+) -> None:
+    monkeypatch.setattr("attribution.prefill.indexers.SCORERS", known)
+    monkeypatch.setattr("attribution.prefill.scorers.SCORERS", known)
+    monkeypatch.setattr("attribution.prefill.indexers.SELECTORS", {})
+    monkeypatch.setattr("attribution.prefill.indexers.probe", lambda sizes, device: probe(sizes, "cpu"))
+    scorer.cache_clear()
+    skipped: dict[str, str] = {}
+    assert choose_native("cuda", TINY, skipped).scorer == chosen
+    assert set(skipped) == set(reasons)
+    assert all(skipped[name].startswith(text) for name, text in reasons.items())
+    scorer.cache_clear()
+
+
+def test_deep_gemm_is_called_as_its_package_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in of that name: arguments arrive in its order, and cleaning is asked for where the selector needs it."""
+    seen = []
+
+    def fp8_mqa_logits(q: Any, kv: Any, weights: Any, start: Any, end: Any, clean_logits: bool) -> Any:
+        seen.append(clean_logits)
+        call = dataclasses.replace(probe(TINY, "cpu"), q=q, k=kv[0], k_scale=kv[1], w=weights, k_start=start, k_end=end)
+        return torch_scores(call)
+
+    monkeypatch.setitem(sys.modules, "deep_gemm", types.SimpleNamespace(fp8_mqa_logits=fp8_mqa_logits))
+    scorer.cache_clear()
+    call = probe(TINY, "cpu")
+    native = Native("deep_gemm", "torch_topk", TINY.top_k)
+    assert all(c.passed for c in check_selection(call, native.select(call), TINY.top_k))
+    assert torch.equal(scorer("deep_gemm")(call, False), torch_scores(call))
+    assert seen == [True, False]
+    scorer.cache_clear()
 
 
 def test_native_on_a_cpu_and_sizes_that_are_refused() -> None:
