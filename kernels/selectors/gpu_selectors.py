@@ -8,10 +8,12 @@ Misuse: what can be made before a run (outputs, lengths, scratch) is; what a lib
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attribution.declare import load_kernel, shipped_root
 from attribution.errors import InputError
 
 
@@ -107,17 +109,23 @@ def vllm_per_row(problem: Problem) -> Made:
     return Made(run, {"indices": out})
 
 
-def _ours(algorithm: str) -> Callable[[Problem], Made]:
+def _ours(**flags: str) -> Callable[[Problem], Made]:
+    """kernels/topk, tuned as it is declared but for these flags."""
+
     def make(problem: Problem) -> Made:
-        raise InputError(f"kernels/topk ({algorithm}) is not here")
+        kernel, out = load_kernel(shipped_root(), "topk"), problem.indices()
+        topk = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator").topk
+        return Made(
+            lambda: topk(problem.scores, problem.start, problem.end, problem.k, out=out, flags=flags), {"indices": out}
+        )
 
     return make
 
 
 SELECTORS: Mapping[str, Callable[[Problem], Made]] = {
     "torch_topk": torch_topk,
-    "our_topk": _ours("threshold"),
-    "our_histogram": _ours("histogram"),
+    "our_topk": _ours(),
+    "our_histogram": _ours(ALGORITHM="histogram"),
     "flashinfer": flashinfer,
     "deepselect": deepselect,
     "vllm_per_row": vllm_per_row,
