@@ -56,6 +56,12 @@ def test_outputs_were_checked_before_and_after(made: dict[int, Recording]) -> No
     assert not answers(made[96])["verdict"].isin(["void"]).any()
 
 
+def test_a_cpu_is_called_a_cpu(attr: Callable[..., Any], made: dict[int, Recording]) -> None:
+    text = attr("show", made[96].path).out
+    assert "Wall time of torch on a CPU" in text
+    assert "irtual" not in text
+
+
 def test_reconcile_reads_it(attr: Callable[..., Any], made: dict[int, Recording]) -> None:
     done = attr("reconcile", made[32].path, made[96].path, "--rule", "timed", "--json")
     found = json.loads(done.out)
