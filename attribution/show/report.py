@@ -8,6 +8,9 @@ Misuse: a report is a reading aid; `attr verify` and the recording's hashes say 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
 from attribution import __version__
 from attribution.recording import Recording
 from attribution.show.report_accounts import ladder_section, ledger_section
@@ -16,6 +19,9 @@ from attribution.show.report_claims import claims_section
 from attribution.show.report_files import file_sections
 from attribution.show.report_provenance import provenance_section
 from attribution.show.report_trace import tails_section, timeline_section
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SECTIONS = (
     claims_section,
@@ -28,8 +34,21 @@ SECTIONS = (
 """In the order in which a reader needs them."""
 
 
-def report(recording: Recording) -> Report:
+@dataclass(frozen=True)
+class Held(Recording):
+    """A recording whose tables are read and verified once: every section asks for the same ones."""
+
+    held: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def table(self, name: str) -> pd.DataFrame:
+        if name not in self.held:
+            self.held[name] = super().table(name)
+        return self.held[name]
+
+
+def report(opened: Recording) -> Report:
     """The whole report.  Raises DataError for a recording that was changed, InputError for one of another kind."""
+    recording = Held(opened.path, opened.manifest)
     recording.verify()
     name = recording.path.resolve().name
     command, stamp = f"attr report {name}", f"attribution {__version__}"

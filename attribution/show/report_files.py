@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN = (
     ("files", "Files", ("file", "kind", "tool", "gpu", "size_bytes", "sha256")),
-    ("launches", "Profiled launches", ("launch", "kernel_name", "demangled_name", "grid", "block", "time_ns", "passes", "replay", "cache_control")),
+    ("launches", "Profiled launches",
+     ("launch", "kernel_name", "demangled_name", "grid", "block", "time_ns", "passes", "replay", "cache_control")),
     ("kernels", "Kernels of a timeline", ("kernel", "kernel_name", "begin_ns", "dur_ns", "device", "stream", "flags")),
     ("range_times", "Kernel time in ranges, by rule", ("range_name", "occurrence", "rule", "kernels", "time_ns", "busy_ns")),
     ("notes", "What was dropped, flagged or could not be known", ("file", "subject", "count", "note")),

@@ -23,7 +23,7 @@ def markdown(report: Report) -> str:
     facts = " · ".join(f"{_m(name)} {_m(value)}" for name, value in report.facts)
     parts = [f"**{_m(report.title)}** · {facts}" if facts else f"**{_m(report.title)}**", _m(report.sentence)]
     parts += [_section(section) for section in report.sections]
-    return f"<!-- {report.command} --markdown -->\n\n" + "\n\n".join(parts) + "\n\n<!-- end -->\n"
+    return f"<!-- {report.command} --markdown -->\n" + "\n\n".join(parts) + "\n<!-- end -->\n"
 
 
 def _m(text: str) -> str:

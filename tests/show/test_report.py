@@ -204,6 +204,24 @@ def test_markdown_stands_between_its_markers_and_tables_keep_their_columns(
     assert width
 
 
+def test_tables_are_read_once_and_left_as_they_are(
+    whole: Recording, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    own = Recording.table
+
+    def counting(recording: Recording, name: str) -> object:
+        read.append(name)
+        return own(recording, name)
+
+    monkeypatch.setattr(Recording, "table", counting)
+    report(whole)
+    # Times are checked against runs, which the recording reads for itself.
+    assert all(read.count(name) == 1 for name in set(read) - {"runs"})
+    monkeypatch.setattr("attribution.show.report.Held.table", lambda held, name: own(held, name))
+    assert report_html.html(report(whole)) == page
+
+
 def test_markdown_says_the_numbers_of_the_page(whole: Recording, made: Report) -> None:
     written = report_markdown.markdown(made).replace("\\", "")
     for row in records(answers(whole)):
