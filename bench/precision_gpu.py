@@ -2,7 +2,8 @@
 
 In: a Hopper GPU; a folder.  Out: recordings `precision-*` there; `bench/precision.py` says what they show.
 The slow-down is planted in a copy of index_topk: flag PLANT holds every CTA of the main kernel up for that many cycles before
-it does anything.  All CTAs start together and stay, so main takes exactly that much longer.
+it does anything.  All CTAs start together and stay, so main takes exactly that much longer.  The base has PLANT = 1: its machine
+code is that of the slow arms but for one number (seen: the same source without the loop is 0.6 % slower).
 Misuse: run it on a card that nobody else uses; what it leaves is read, never tuned.
 """
 
@@ -19,24 +20,24 @@ from attribution.measure import probe, start, watch
 from attribution.measure.worker import Options
 from attribution.plan import Overrides, plan
 
-PLANTED_CYCLES, SMALL_CYCLES = 43_000, 7_000
-"""0.3 % and 0.05 % of main at Q 4096, N 131072 (some 14.3 M cycles)."""
+PLANTED_CYCLES = 40_500
+"""0.3 % of the operator at Q 4096, N 131072 (some 13.5 M cycles)."""
 HOLD = """
   if constexpr (M == math::Mode::main && flag::PLANT > 0) {
     for (const long long from = clock64(); clock64() - from < flag::PLANT;) {}
   }
 """
-SHAPES = {"128k": (131072, 240), "32k": (32768, 240), "8k": (8192, 360)}
+SHAPES = {"128k": (131072, 126), "8k": (8192, 240)}
 """Name -> keys, rounds; Q 4096."""
 
 
 def planted_root(folder: Path) -> Path:
-    """A root whose index_topk has the flag PLANT, with variants `planted` and `small` of the tuned configuration."""
+    """A root whose index_topk has the flag PLANT, with a variant `planted`."""
     home = folder / "kernels" / "index_topk"
     shutil.copytree(shipped_root() / "kernels" / "index_topk", home, ignore=shutil.ignore_patterns("__pycache__"))
     source, declared = home / "index_topk.cu", home / "kernel.py"
     text, count = re.subn(r"(score_kernel\([^{;]*\{)", r"\1" + HOLD, source.read_text(encoding="utf-8"), count=1)
-    flag = '"PLANT": Flag(0, "cycles by which each CTA of main is held up"),\n    "TRACE": Flag('
+    flag = '"PLANT": Flag(1, "cycles by which each CTA of main is held up"),\n    "TRACE": Flag('
     code = declared.read_text(encoding="utf-8")
     if count != 1 or code.count('"TRACE": Flag(') != 1:
         raise SystemExit("precision: index_topk looks otherwise than this benchmark knows it: adapt planted_root()")
@@ -47,9 +48,7 @@ def planted_root(folder: Path) -> Path:
         '[full]\nasks = "How long does the fused operator take?"\n'
         f'[planted]\nbase = "full"\nstage = "operator"\nasks = "Is a slow-down of {PLANTED_CYCLES} cycles seen?"\n'
         f"flags = {{ PLANT = {PLANTED_CYCLES} }}\n"
-        "expects = { h200 = { time_ratio = [1.0025, 1.0035] } }\n"
-        f'[small]\nbase = "full"\nstage = "operator"\nasks = "Is one of {SMALL_CYCLES} cycles claimed?"\n'
-        f"flags = {{ PLANT = {SMALL_CYCLES} }}\n",
+        "expects = { h200 = { time_ratio = [1.0025, 1.0035] } }\n",
         encoding="utf-8",
     )
     return folder
@@ -77,12 +76,12 @@ def main(folder: Path, only: list[str]) -> None:
             if only and name not in only:
                 continue
             knobs = asked.knobs(kernel, {"ctas": gpu.sms})
-            names = ["planted", "small"] if name == "128k" else ["full"]
+            names = ["planted"] if name == "128k" else ["full"]
             over = Overrides({"q": 4096, "n": keys}, tuned, knobs, rounds=rounds)
             record(kernel, variants, names, over, folder / f"precision-{name}")
     if not only or "hello" in only:
         hello = load_kernel(shipped_root(), "hello")
-        over = Overrides({"rows": 4096}, {}, asked.knobs(hello, {}), rounds=360)
+        over = Overrides({"rows": 4096}, {}, asked.knobs(hello, {}), rounds=240)
         record(hello, load_variants(shipped_root(), hello), ["vector"], over, folder / "precision-hello")
 
 

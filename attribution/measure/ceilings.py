@@ -15,8 +15,6 @@ from attribution.launch import Ceiling
 from attribution.measure import timing
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from attribution.measure.stamp import Stamps
 
 STAGE = "ceiling"
@@ -45,24 +43,30 @@ def copy(size_bytes: int = 1 << 30) -> Ceiling:
     return Ceiling("copy_byte_per_s", "byte/s", 2.0 * size_bytes, lambda: target.copy_(source))
 
 
-def counters(ceilings: Sequence[Ceiling], stamps: Stamps) -> pd.DataFrame:
+def counters(ceilings: Sequence[Ceiling], stamps: Stamps) -> list[dict[str, Any]]:
     """SAMPLES rates of each ceiling now, as rows of `counters` without `run`."""
-    rows: list[tuple[str, str, str, float, str]] = []
+    rows: list[dict[str, Any]] = []
     for one in ceilings:
         try:
             times_ns = timing.call_times_ns(one.function, stamps, SAMPLES)
         except Exception as error:  # torch's errors have many types; none of them may cost the kernel its times
             words = str(error).strip().splitlines() or [""]
-            rows.append((one.metric, "", one.unit, math.nan, f"{type(error).__name__}: {words[0][:200]}"))
+            rows.append(row(one, "", math.nan, f"{type(error).__name__}: {words[0][:200]}"))
             continue
-        rows += [(one.metric, str(i), one.unit, one.work / ns * 1e9, "events") for i, ns in enumerate(times_ns)]
-    return frame(rows)
+        rows += [row(one, str(i), one.work / ns * 1e9, "events") for i, ns in enumerate(times_ns)]
+    return rows
 
 
-def frame(rows: Sequence[tuple[str, str, str, float, str]]) -> pd.DataFrame:
-    """(metric, sample, unit, rate, source) as rows of `counters` without `run`; a rate of NaN is absent."""
-    import pandas as pd
-
-    out = pd.DataFrame(rows, columns=["metric", "instance", "unit", "value", "source"])
-    state = ["absent" if math.isnan(value) else "value" for value in out["value"]]
-    return out.assign(stage=STAGE, scope="event", kernel_name="", launch=-1, state=state, pass_group=-1)
+def row(ceiling: Ceiling, sample: str, rate: float, source: str) -> dict[str, Any]:
+    """A row of `counters` without `run`; a rate of NaN is absent."""
+    named = {"metric": ceiling.metric, "instance": sample, "unit": ceiling.unit, "value": rate, "source": source}
+    state = "absent" if math.isnan(rate) else "value"
+    return {
+        **named,
+        "stage": STAGE,
+        "scope": "event",
+        "kernel_name": "",
+        "launch": -1,
+        "state": state,
+        "pass_group": -1,
+    }

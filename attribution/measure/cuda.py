@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attribution.build import Build, build
 from attribution.declare import Check, Kernel
@@ -27,15 +27,12 @@ from attribution.measure.profiled import MODES
 from attribution.measure.traced import trace_tables
 from attribution.plan import Arm, Plan, json_text
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 T = TypeVar("T")
 SETTLE_S = 0.1
 STAMPS = 4096
-"""Stamps that can be held until they are read: more than one pass over the arms of a round puts."""
+"""Stamps that can be held until they are read: more than one turn puts."""
 TURN_NS = 20e6
-"""What the samples of one arm in one pass should take at most."""
+"""What the samples of one turn should take at most: after some 50 ms of work a card at its power limit slows down."""
 KEPT_REFERENCES = 4
 """References held at once: for some kernels one is a score matrix of gigabytes."""
 
@@ -101,7 +98,7 @@ class CudaMachine:
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
-        self._static: dict[tuple[str, str], pd.DataFrame] = {}
+        self._static: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._took_ns: dict[tuple[str, str], float] = {}
         self._ceilings: tuple[Ceiling, ...] | None = None
         self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
@@ -169,12 +166,10 @@ class CudaMachine:
 
         return self.guarded(once)
 
-    def ceilings(self) -> pd.DataFrame:
-        import pandas as pd
-
+    def ceilings(self) -> Sequence[Mapping[str, Any]]:
         named = getattr(self.module, "ceilings", None)
         if named is None:
-            return pd.DataFrame()
+            return ()
         if self._ceilings is None:
             self._ceilings = self.guarded(lambda: tuple(named()))
         return self.guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
@@ -212,10 +207,12 @@ class CudaMachine:
         there = (s for s in ("main", "operator") if s == "operator" or s in prepared.stages)
         return tuple(s for s in there if s in self.options.stages)
 
+    def _longest_ns(self, arms: Sequence[Arm]) -> float:
+        return max(self._took_ns[arm.name, json_text(arm.flags)] for arm in arms)
+
     def _samples(self, arms: Sequence[Arm], sets: Sequence[Sequence[Prepared]]) -> int:
-        """Samples of each arm in a pass: few where they take long, so that the arms stay close together in time."""
-        longest_ns = max(self._took_ns[arm.name, json_text(arm.flags)] for arm in arms)
-        fit = max(1, min(self.options.samples, int(TURN_NS / longest_ns)))
+        """Samples of each arm in a turn: few where they take long, so that turns are short."""
+        fit = max(1, min(self.options.samples, int(TURN_NS / self._longest_ns(arms))))
         most = max(len(copies) for copies in sets)
         return max(fit, most) if self.options.cache == "cold" else fit
 
@@ -231,7 +228,8 @@ class CudaMachine:
             one.poison()
             one.renew_graphs()
         before = self.nvml.read()
-        rows = self._rows(sets, samples, began)
+        timed = timing.Timed(samples, self.options.rest, self._longest_ns(arms), began)
+        rows = self._rows(sets, timed)
         after = self.nvml.read()
         out = []
         for arm, copies, mine in zip(arms, sets, rows, strict=True):
@@ -241,41 +239,38 @@ class CudaMachine:
             out.append(host.Measured(last.operator.output, tables))
         return out
 
-    def _rows(
-        self, sets: Sequence[Sequence[Prepared]], samples: int, began: Callable[[int], None]
-    ) -> list[list[timing.Row]]:
+    def _rows(self, sets: Sequence[Sequence[Prepared]], timed: timing.Timed) -> list[list[timing.Row]]:
         """The samples of each arm in all timed scopes: one pass over the arms after another."""
         passes = []
         if "event" in self.options.scopes:
-            passes += [timing.event_samples(sets, self.stamps, samples, stages, began) for stages in (True, False)]
+            passes += [timing.event_samples(sets, self.stamps, timed, stages) for stages in (True, False)]
         if "graph" in self.options.scopes:
             names = [self._graph_stages(copies[0]) for copies in sets]
             for place in range(-max(map(len, names)), 0):
                 stages = [mine[max(place, -len(mine))] for mine in names]
-                passes.append(timing.graph_samples(sets, self.stamps, samples, stages, began))
+                passes.append(timing.graph_samples(sets, self.stamps, timed, stages))
         return [[row for found in passes for row in found[i]] for i in range(len(sets))]
 
     def _tables(
         self, arm: Arm, prepared: Prepared, rows: list[timing.Row], before: clocks.Reading, after: clocks.Reading
-    ) -> dict[str, pd.DataFrame]:
+    ) -> dict[str, Any]:
         """What one run left, without its `run` column."""
         import pandas as pd
 
-        times = timing.frame(rows, self.options.cache, after)
         counters = facts.counted(prepared)
         if (
             static := self._static.pop((arm.name, json_text(arm.flags)), None)
         ) is not None:  # an arm's first run has them
-            counters = pd.concat([c for c in (static, counters) if len(c)], ignore_index=True)
-        tables = {
+            counters = static + counters
+        times = timing.times_rows(rows, self.options.cache, after)
+        tables: dict[str, Any] = {
             "counters": counters,
-            "conditions": _conditions(before, after),
+            "conditions": [{"when": "before", **before.row()}, {"when": "after", **after.row()}],
             "capacity": facts.capacity(prepared),
         }
         if prepared.level:
             found = trace_tables(self.kernel, prepared.trace(), next(iter(self.plan.shape.values())))
-            times = pd.concat([times, found.pop("times")], ignore_index=True)
-            tables |= found
+            return {"times": pd.concat([pd.DataFrame(times), found.pop("times")], ignore_index=True), **tables, **found}
         return {"times": times, **tables}
 
     def _check_rates(self, arm: Arm, case: CudaCase, rows: list[timing.Row]) -> None:
@@ -289,12 +284,6 @@ class CudaMachine:
         for scope, stage, _, time_ns, _ in rows:
             if stage == "operator" and scope in ("event", "graph"):
                 cold.check_rate(max(moved, 0), time_ns, self._facts["peak_memory_bytes_per_s"])
-
-
-def _conditions(before: clocks.Reading, after: clocks.Reading) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([{"when": "before", **before.row()}, {"when": "after", **after.row()}])
 
 
 def _fingerprint(inputs: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attribution import build
 from attribution.declare import Kernel
@@ -19,9 +19,6 @@ from attribution.measure import clocks
 from attribution.measure.prepared import Prepared
 from attribution.measure.stamp import Stamps
 from attribution.plan import Arm
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def properties() -> Any:
@@ -98,7 +95,7 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def static(prepared: Prepared, arm: Arm) -> pd.DataFrame:
+def static(prepared: Prepared, arm: Arm) -> list[dict[str, Any]]:
     """What was launched and what it is made of: launch sizes and knobs, registers, static opcodes.
 
     `source` says which: launch, ptxas or sass.  Static opcode counts are named `sass_static`, their opcode is the instance: a
@@ -128,25 +125,23 @@ def static(prepared: Prepared, arm: Arm) -> pd.DataFrame:
     return _counters(rows)
 
 
-def counted(prepared: Prepared) -> pd.DataFrame:
+def counted(prepared: Prepared) -> list[dict[str, Any]]:
     """What the kernel itself counted in its last run (source `kernel`); synchronizes."""
     counts = prepared.operator.counts.items()
     return _counters([(stage, "", metric, "", "1", float(read()), "kernel") for (stage, metric), read in counts])
 
 
-def _counters(rows: list[tuple[str, str, str, str, str, float, str]]) -> pd.DataFrame:
+def _counters(rows: list[tuple[str, str, str, str, str, float, str]]) -> list[dict[str, Any]]:
     """(stage, kernel_name, metric, instance, unit, value, source) as rows of `counters` without `run`."""
-    import pandas as pd
+    columns = ("stage", "kernel_name", "metric", "instance", "unit", "value", "source")
+    rest = {"scope": "launch", "launch": -1, "pass_group": -1}
+    return [
+        {**dict(zip(columns, r, strict=True)), **rest, "value": float(r[5]), "state": "value" if r[5] else "zero"}
+        for r in rows
+    ]
 
-    columns = ["stage", "kernel_name", "metric", "instance", "unit", "value", "source"]
-    frame = pd.DataFrame(rows, columns=columns).astype({"value": float})
-    state = ["value" if v else "zero" for v in frame["value"]]
-    return frame.assign(scope="launch", launch=-1, state=state, pass_group=-1)
 
-
-def capacity(prepared: Prepared) -> pd.DataFrame:
+def capacity(prepared: Prepared) -> list[dict[str, Any]]:
     """limit, failures, of: what the last run says of each limit that its operator names; synchronizes."""
-    import pandas as pd
-
-    rows = [(limit, *read()) for limit, read in prepared.operator.limits.items()]
-    return pd.DataFrame(rows, columns=["limit", "failures", "of"])
+    columns = ("limit", "failures", "of")
+    return [dict(zip(columns, (limit, *read()), strict=True)) for limit, read in prepared.operator.limits.items()]

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attribution.declare import Flags, FlagValue, Inputs, Kernel, Shape
 from attribution.schedule import Pipeline, place
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from attribution.schedule import Placement
 
+Table: TypeAlias = "pd.DataFrame | list[dict[str, Any]]"
+"""Rows of one table without their `run` column, as a frame or as mappings."""
 SCOPE = "host-virtual"
 NS_PER_CYCLE = 1
 """The virtual clock runs at 1 GHz: DELAY_CYCLES are nanoseconds."""
@@ -80,10 +82,10 @@ class HostRun:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run on the reference machine, as frames without their `run` column."""
+    """One run: what it left behind, and its tables."""
 
     output: Any
-    tables: Mapping[str, pd.DataFrame]
+    tables: Mapping[str, Table]
 
 
 def one_thread() -> AbstractContextManager[Any]:
@@ -102,7 +104,7 @@ def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: M
         clock.delays_ns[str(role)] = int(flags["DELAY_CYCLES"]) * NS_PER_CYCLE
     run: HostRun = kernel.host(inputs, shape, flags, knobs, clock)
     placements = {s.name: _place(s, clock, knobs, flags) for s in run.stages}
-    tables = {"times": _times(placements), "counters": _counters(run, clock, placements)}
+    tables: dict[str, Table] = {"times": _times(placements), "counters": _counters(run, clock, placements)}
     tables["capacity"] = _capacity(run)
     for stage in run.stages:
         if stage.traced:

@@ -7,18 +7,15 @@ Misuse: its times are virtual; see host.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attribution.declare import Check, Kernel
 from attribution.errors import InputError
 from attribution.measure import host
 from attribution.measure.manifest import inputs_hash
 from attribution.plan import Arm, Plan
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class HostMachine:
@@ -56,10 +53,8 @@ class HostMachine:
     def build(self, arm: Arm) -> str:
         return ""
 
-    def ceilings(self) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.DataFrame()
+    def ceilings(self) -> Sequence[Mapping[str, Any]]:
+        return ()
 
     def output(self, arm: Arm, case: Any) -> Any:
         return self._run(arm, case).output

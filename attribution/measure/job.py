@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from attribution.declare import Check, Kernel, Variant
 from attribution.errors import AttrError, InputError
@@ -26,15 +26,16 @@ from attribution.partial import Partial
 from attribution.plan import Arm, Plan, PlannedRun
 from attribution.recording import Recording, check_free
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Progress = Callable[[int, int, str], None]
 """done, total, what is running now."""
 FAULTS = (AttrError, ArithmeticError, ValueError, LookupError, MemoryError)
 """What an arm may raise without ending the job."""
 CEILING_ROUNDS = 12
 """Rounds before which the machine's ceilings are measured."""
+
+
+Table = host.Table
+"""Rows of one table without their `run` column, as a frame or as mappings."""
 
 
 class MachineLost(Exception):
@@ -75,7 +76,7 @@ class Machine(Protocol):
     def output(self, arm: Arm, case: Case) -> Any:
         """One execution, not timed."""
 
-    def ceilings(self) -> pd.DataFrame:
+    def ceilings(self) -> Sequence[Mapping[str, Any]]:
         """Rates of pure work on this machine now: rows of `counters` without `run`; none where it has no ceilings."""
 
     def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[host.Measured]:
@@ -107,7 +108,7 @@ class Job:
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
         self.rounds_run = plan.rounds
         self.keep_s, self._written_s = keep_s, time.monotonic()
-        self._waiting: list[tuple[int, dict[str, pd.DataFrame]]] = []
+        self._waiting: list[tuple[int, dict[str, Table]]] = []
         self.runs_s = self.checks_s = 0.0
 
     def execute(self, progress: Progress) -> None:
@@ -177,9 +178,15 @@ class Job:
         import pandas as pd
 
         if self._waiting:
-            names = dict.fromkeys(name for _, tables in self._waiting for name in tables)
-            parts = {name: [tables[name] for _, tables in self._waiting if name in tables] for name in names}
-            whole = {name: pd.concat(frames, ignore_index=True) for name, frames in parts.items()}
+            parts: dict[str, list[Any]] = {}
+            for name, table in (item for _, tables in self._waiting for item in tables.items()):
+                parts.setdefault(name, []).append(table)
+            whole = {}
+            for name, tables in parts.items():
+                # One frame for all rows: a frame for each run takes longer than a short run.
+                rows = [row for table in tables if isinstance(table, list) for row in table]
+                frames = [table for table in tables if not isinstance(table, list)]
+                whole[name] = pd.concat([*([pd.DataFrame(rows)] if rows else []), *frames], ignore_index=True)
             self.partial.add([run for run, _ in self._waiting], whole)
         self._waiting, self._written_s = [], time.monotonic()
 
@@ -219,7 +226,7 @@ class Job:
                     out.fail(f"{type(own).__name__}: {own}")
         for run, out in ready:
             if self.judge and out.status == "ok":
-                self.judge.take(run, out.tables.get("times"))
+                self.judge.take(run, out.tables.get("times", []))
         return outcomes
 
     def _ready(self, run: PlannedRun, before: Case) -> _Outcome:
@@ -256,9 +263,8 @@ class Job:
             if reason := _reason(seen, "wrong output of the timed run"):
                 out.fail(reason)
 
-    def _tables(self, run: PlannedRun, out: _Outcome) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
+    def _tables(self, run: PlannedRun, out: _Outcome) -> dict[str, Table]:
+        """The rows of one run, with their `run` column."""
         row = {
             **run_facts(self.plan, run),
             "build": out.build,
@@ -268,8 +274,12 @@ class Job:
             "begin_ns": out.begin_ns,
         }
         looked = [{"when": w, "check": c.name, "passed": c.passed, "detail": c.detail} for w, c in out.checks]
-        tables = {"runs": pd.DataFrame([row]), **out.tables, "checks": pd.DataFrame(looked)}
-        return {name: frame.assign(run=run.run) for name, frame in tables.items() if len(frame)}
+        tables: dict[str, Table] = {"runs": [row], **out.tables, "checks": looked}
+        return {name: _numbered(table, run.run) for name, table in tables.items() if len(table)}
+
+
+def _numbered(table: Table, run: int) -> Table:
+    return [{**row, "run": run} for row in table] if isinstance(table, list) else table.assign(run=run)
 
 
 @dataclass
@@ -281,18 +291,17 @@ class _Outcome:
     reason: str = ""
     build: str = ""
     checks: list[tuple[str, Check]] = field(default_factory=list)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
     def fail(self, reason: str) -> None:
         self.status, self.reason = "failed", reason
 
-    def add_counters(self, more: pd.DataFrame) -> None:
+    def add_counters(self, more: Sequence[Mapping[str, Any]]) -> None:
         """More rows of table `counters`."""
-        import pandas as pd
-
-        if len(more):
-            there = self.tables.get("counters")
-            self.tables["counters"] = more if there is None else pd.concat([there, more], ignore_index=True)
+        there = self.tables.get("counters", [])
+        assert isinstance(there, list) or not more, "a machine with ceilings gives its counters as rows"
+        if isinstance(there, list):
+            self.tables["counters"] = [*there, *map(dict, more)]
 
 
 def _reason(checks: list[Check], what: str) -> str:

@@ -7,16 +7,15 @@ Misuse: it looks at one scope and stage only, the machine's primary one; the oth
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attribution import order
 from attribution.measure import stopping
+from attribution.measure.host import Table
 from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Judge:
@@ -36,14 +35,12 @@ class Judge:
             if number in by_number:
                 self.take(by_number[number], times[times["run"] == number])
 
-    def take(self, run: PlannedRun, times: pd.DataFrame | None) -> None:
+    def take(self, run: PlannedRun, times: Table) -> None:
         """Take in the times of one run that ended well."""
-        if times is None:
-            return
-        scope, stage = self.primary
-        mine = times.loc[(times["scope"] == scope) & (times["stage"] == stage), "time_ns"]
-        if len(mine):
-            self.times_ns.setdefault((run.question, run.arm.name), {})[run.round] = float(mine.median())
+        rows = times if isinstance(times, list) else times.to_dict("records")
+        mine = [row["time_ns"] for row in rows if (row["scope"], row["stage"]) == self.primary]
+        if mine:
+            self.times_ns.setdefault((run.question, run.arm.name), {})[run.round] = statistics.median(mine)
 
     def ratios(self) -> dict[str, list[float]]:
         """`question/arm` -> log-ratios to the base, in the order of the rounds."""

@@ -2,9 +2,10 @@
 
 In: `Prepared` arms (several copies of each where the cache is to be cold), in the order of the round; `Stamps`.
 Out: for each arm rows of the table `times`.
-Two arms are compared by what they take at nearly the same moment: in each scope and stage they follow one another without a
-gap, because a card at its power limit changes its clock by percents within a second.  The stream is held before such a pass
-while the host enqueues all of it, so that no sample waits for Python.  Stamps lie outside the events of a sample.
+Two arms are compared by what they take at nearly the same moment and in the same state: in each scope and stage they take
+turns, each turn is short, and the card rests after it.  (Seen: 50 ms of matrix work after a rest an H200 at its power limit
+goes from 1785 to 1605 MHz; without rests equal arms differed by 3 to 7 % from round to round.)  The stream is held before a
+turn while the host enqueues all of it, so that no sample waits for Python.  Stamps lie outside the events of a sample.
 Misuse: a stage's time in scope event has events around it that the operator's time has not: they are other samples.
 """
 
@@ -22,12 +23,11 @@ from attribution.measure.stamp import Stamps
 ENQUEUE_NS = 25_000
 """Host time to enqueue one launch, event or stamp, generously: what the hold has to cover."""
 LONGEST_HOLD_NS = 20_000_000
-FIRST_WARM_UPS, WARM_UPS = 3, 1
-"""Executions before the first sample of a pass, and before those of each arm behind it.
+WARM_UPS, WARM_UP_NS = 3, 5e6
+"""Executions before the first sample of a turn: so many, or as many as fit into that time, and one at least.
 
-An idle card's first executions are slower (seen: by 5 % at 10 us); each sample follows an execution of its own arm.
+An idle card's first executions are slower (seen: by 5 % at 10 us).
 """
-POLL_S = 0.0005
 
 Row = tuple[str, str, int, float, float]
 """scope, stage, sample, time_ns, clock_mhz."""
@@ -35,6 +35,17 @@ Began = Callable[[int], None]
 """began(i): arm i is next."""
 One = Callable[[int, Callable[[], None]], None]
 """one(i, record) enqueues execution i, and record() at each of its events."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What the turns of a pass have in common: samples of each, rest after it as a multiple of its work, who is told."""
+
+    samples: int
+    rest: float = 0.0
+    longest_ns: float = 0.0
+    """What one execution takes at most, as far as that is known."""
+    began: Began = lambda i: None
 
 
 @dataclass(frozen=True)
@@ -46,21 +57,21 @@ class Turn:
     calls: int
     copies: int = 1
 
-    def warm_ups(self, first: bool) -> int:
+    def warm_ups(self, longest_ns: float) -> int:
         """All copies once and in order, so that a cold protocol's first sample is cold as well."""
-        return self.copies if self.copies > 1 else FIRST_WARM_UPS if first else WARM_UPS
+        if self.copies > 1:
+            return self.copies
+        return max(1, min(WARM_UPS, int(WARM_UP_NS / max(longest_ns, 1.0))))
 
 
-def event_samples(
-    arms: Sequence[Sequence[Prepared]], stamps: Stamps, samples: int, stages: bool, began: Began
-) -> list[list[Row]]:
-    """`samples` eager executions of each arm, its copies in turn; with `stages`, events at every stage boundary instead."""
+def event_samples(arms: Sequence[Sequence[Prepared]], stamps: Stamps, timed: Timed, stages: bool) -> list[list[Row]]:
+    """Eager executions of each arm, its copies in turn; with `stages`, events at every stage boundary instead."""
     bounds = [copies[0].stage_bounds() for copies in arms]
     turns = [
         _eager(copies, [b[1] for b in bound] if stages else [0]) for copies, bound in zip(arms, bounds, strict=True)
     ]
     out = []
-    for (spans, mhz), bound in zip(run_pass(stamps, turns, samples, began), bounds, strict=True):
+    for (spans, mhz), bound in zip(run_pass(stamps, turns, timed), bounds, strict=True):
         rows: list[Row] = []
         for i, span in enumerate(spans):
             total: dict[str, float] = {}
@@ -80,11 +91,11 @@ def _eager(copies: Sequence[Prepared], marks: Sequence[int]) -> Turn:
 
 
 def graph_samples(
-    arms: Sequence[Sequence[Prepared]], stamps: Stamps, samples: int, stages: Sequence[str], began: Began
+    arms: Sequence[Sequence[Prepared]], stamps: Stamps, timed: Timed, stages: Sequence[str]
 ) -> list[list[Row]]:
-    """`samples` replays of the graph of each arm's stage, its copies in turn."""
+    """Replays of the graph of each arm's stage, its copies in turn."""
     turns = [_replayed(copies, stage) for copies, stage in zip(arms, stages, strict=True)]
-    found = run_pass(stamps, turns, samples, began)
+    found = run_pass(stamps, turns, timed)
     return [
         [("graph", stage, i, span[0], mhz[i]) for i, span in enumerate(spans)]
         for (spans, mhz), stage in zip(found, stages, strict=True)
@@ -110,45 +121,43 @@ def call_times_ns(function: Callable[[], Any], stamps: Stamps, samples: int) -> 
         function()
         record()
 
-    ((spans, _),) = run_pass(stamps, [Turn(one, 2, 4)], samples, lambda i: None)
+    ((spans, _),) = run_pass(stamps, [Turn(one, 2, 4)], Timed(samples))
     return [span[0] for span in spans]
 
 
-def run_pass(
-    stamps: Stamps, turns: Sequence[Turn], samples: int, began: Began
-) -> list[tuple[list[list[float]], list[float]]]:
+def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[tuple[list[list[float]], list[float]]]:
     """For each turn the spans between neighbouring events of its samples, ns, and each sample's SM clock, MHz."""
-    import torch
-
-    made = [[[torch.cuda.Event(enable_timing=True) for _ in range(t.events)] for _ in range(samples)] for t in turns]
-    stamps.hold(min(LONGEST_HOLD_NS, sum((samples + FIRST_WARM_UPS) * (t.calls + 1) for t in turns) * ENQUEUE_NS))
-    for place, (turn, mine) in enumerate(zip(turns, made, strict=True)):
-        warm = turn.warm_ups(first=place == 0)
-        for i in range(warm):
-            turn.one(i, lambda: None)
-        stamps.put()
-        for i, events in enumerate(mine):
-            left = iter(events)
-            turn.one(warm + i, lambda left=left: next(left).record())  # type: ignore[misc]
-            stamps.put()
-    for place, mine in enumerate(made):
-        began(place)
-        while not mine[-1][-1].query():
-            time.sleep(POLL_S)
-    torch.cuda.synchronize()
-    read = stamps.read()
     out = []
-    for place, mine in enumerate(made):
-        at = place * (samples + 1)
-        mhz = [clocks.sm_clock_mhz(read[at + i], read[at + i + 1]) for i in range(samples)]
-        out.append(([[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in mine], mhz))
+    for place, turn in enumerate(turns):
+        timed.began(place)
+        warm = turn.warm_ups(timed.longest_ns)
+        spans, mhz = _run_turn(stamps, turn, timed.samples, warm)
+        out.append((spans, mhz))
+        work_ns = sum(map(sum, spans)) * (1 + warm / timed.samples)
+        time.sleep(timed.rest * work_ns * 1e-9)
     return out
 
 
-def frame(rows: Sequence[Row], cache: str, reading: clocks.Reading) -> Any:
-    """Rows as the table `times`, each with its flags."""
-    import pandas as pd
+def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> tuple[list[list[float]], list[float]]:
+    import torch
 
-    out = pd.DataFrame(rows, columns=["scope", "stage", "sample", "time_ns", "clock_mhz"])
-    out["flags"] = [clocks.flags(mhz, reading) for mhz in out["clock_mhz"]]
-    return out.assign(cache=cache, clock="as-found")
+    made = [[torch.cuda.Event(enable_timing=True) for _ in range(turn.events)] for _ in range(samples)]
+    stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (turn.calls + 1) * ENQUEUE_NS))
+    for i in range(warm):
+        turn.one(i, lambda: None)
+    stamps.put()
+    for i, events in enumerate(made):
+        left = iter(events)
+        turn.one(warm + i, lambda left=left: next(left).record())  # type: ignore[misc]
+        stamps.put()
+    torch.cuda.synchronize()
+    read = stamps.read()
+    mhz = [clocks.sm_clock_mhz(read[i], read[i + 1]) for i in range(samples)]
+    return [[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in made], mhz
+
+
+def times_rows(rows: Sequence[Row], cache: str, reading: clocks.Reading) -> list[dict[str, Any]]:
+    """Rows of the table `times` without `run`, each with its flags."""
+    columns = ("scope", "stage", "sample", "time_ns", "clock_mhz")
+    rest = {"cache": cache, "clock": "as-found"}
+    return [{**dict(zip(columns, r, strict=True)), **rest, "flags": clocks.flags(r[4], reading)} for r in rows]

@@ -50,6 +50,8 @@ class Options:
     keep_s: float = 2.0
     stages: tuple[str, ...] = ("main", "operator")
     """What scope graph replays; the operator is among them."""
+    rest: float = 2.0
+    """Rest of the card after each arm's turn, as a multiple of the turn's work."""
 
 
 class Written(Protocol):

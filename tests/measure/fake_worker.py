@@ -17,6 +17,7 @@ import pandas as pd
 
 from attribution.declare import Check
 from attribution.errors import MeasureError
+from attribution.launch import Ceiling
 from attribution.measure import ceilings, worker
 from attribution.measure.cupti import RESULT
 from attribution.measure.host import Measured
@@ -60,8 +61,9 @@ class Machine:
     def output(self, arm: Any, case: Any) -> str:
         return "right"
 
-    def ceilings(self) -> pd.DataFrame:
-        return ceilings.frame([("practical_flop_per_s", "0", "flop/s", 1.5e15, "events")])
+    def ceilings(self) -> list[dict[str, Any]]:
+        ceiling = Ceiling("practical_flop_per_s", "flop/s", 1.0, lambda: None)
+        return [ceilings.row(ceiling, "0", 1.5e15, "events")]
 
     def measure(self, arms: Any, case: Any, began: Any) -> list[Measured]:
         out = []

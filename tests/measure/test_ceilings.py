@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from attribution.launch import Ceiling
@@ -24,7 +25,7 @@ def test_a_rate_is_work_over_time_and_a_failure_is_absent_with_its_reason(monkey
         Ceiling("copy_byte_per_s", "byte/s", 4e6, lambda: None),
         Ceiling("practical_flop_per_s", "flop/s", 1.0, broken),
     )
-    found = ceilings.counters(named, None)  # type: ignore[arg-type]
+    found = pd.DataFrame(ceilings.counters(named, None))  # type: ignore[arg-type]
     copied = found[found["metric"] == "copy_byte_per_s"]
     assert copied["value"].tolist() == [4e12, 2e12, 1e12]
     assert set(copied["state"]) == {"value"}

@@ -189,6 +189,6 @@ def test_limits_of_an_operator_become_rows_of_capacity() -> None:
     limits = {"segment": lambda: (3, 64), "underflow": lambda: (0, 64)}
     prepared: Any = SimpleNamespace(operator=Operator((LAUNCH,), {}, limits=limits))
     found = facts.capacity(prepared)
-    assert found.to_dict("list") == {"limit": ["segment", "underflow"], "failures": [3, 0], "of": [64, 64]}
+    assert [tuple(row.values()) for row in found] == [("segment", 3, 64), ("underflow", 0, 64)]
     prepared.operator = Operator((LAUNCH,), {})
-    assert facts.capacity(prepared).empty
+    assert facts.capacity(prepared) == []

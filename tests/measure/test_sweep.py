@@ -1,0 +1,125 @@
+"""Many points in one recording: numbered through, resumed where it stopped, and a fault stays at its point."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.analyze.contrast import contrasts
+from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.errors import DataError, InputError, MeasureError
+from attribution.measure import sweep
+from attribution.measure.worker import Options
+from attribution.plan import Overrides, Plan, plan
+from attribution.recording import Recording, open_recording
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_sweep.py")))
+ROUNDS, ARMS = 4, 3
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+@pytest.fixture(scope="module")
+def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
+    return load_variants(root, hello)
+
+
+def plans(hello: Kernel, variants: dict[str, Variant], rows: tuple[int, ...] = (8, 16)) -> list[Plan]:
+    return [
+        plan(hello, variants, ["scalar"], Overrides({"rows": r, "columns": 512}, {}, {}, rounds=ROUNDS)) for r in rows
+    ]
+
+
+def on_gpu(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str = ":",
+    **more: Any,
+) -> Recording:
+    monkeypatch.setenv("FAKE", fault)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    options = Options(scopes=("graph",), traced_rounds=0, timeout_s=30.0)
+    asked = plans(hello, variants)
+    return sweep.on_gpu(
+        asked, hello, variants, path, lambda *_: None, options, {}, {"note": "kept"}, command=FAKE, **more
+    )
+
+
+def test_points_are_one_recording_with_a_contrast_each(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = on_gpu(hello, variants, tmp_path / "a", monkeypatch)
+    runs = made.table("runs")
+    assert runs["run"].tolist() == list(range(2 * ROUNDS * ARMS))
+    assert runs["shape"].astype(str).unique().tolist() == ["rows=8,columns=512", "rows=16,columns=512"]
+    assert made.manifest["points"][1] == {"shape": {"rows": 16, "columns": 512}, "distribution": "integers"}
+    assert made.manifest["note"] == "kept"
+    found = contrasts(*(made.table(n) for n in ("runs", "times", "checks", "counters")), stage="operator")
+    scalar = found[found["arm"] == "scalar"]
+    assert scalar["shape"].tolist() == ["rows=8,columns=512", "rows=16,columns=512"]
+    assert scalar["time_ratio"].tolist() == pytest.approx([1.05, 1.05], abs=1e-3)
+    assert set(scalar["pairs"]) == {ROUNDS}
+
+
+@pytest.mark.parametrize("fault", ["die", "lost", "wrong"])
+def test_a_fault_stays_at_its_point(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    made = on_gpu(hello, variants, tmp_path / "a", monkeypatch, f"scalar:{fault}")
+    runs = made.table("runs")
+    bad = runs[runs["status"] != "ok"]
+    assert set(bad["arm"].astype(str)) == {"scalar"}
+    assert set(bad["shape"].astype(str)) == {"rows=8,columns=512"}
+    assert (bad["reason"] != "").all()
+    assert len(runs) == 2 * ROUNDS * ARMS
+    assert len(made.manifest["measuring"]["lost"]) == (fault != "wrong")
+
+
+def test_a_worker_that_cannot_measure_says_why(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MeasureError, match="this GPU is too old"):
+        on_gpu(hello, variants, tmp_path / "a", monkeypatch, "scalar:refuse")
+
+
+def test_other_arms_or_rounds_are_no_sweep(hello: Kernel, variants: dict[str, Variant]) -> None:
+    longer = plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=5))
+    with pytest.raises(InputError, match="a sweep has the same ones at every point"):
+        sweep.points(None, [*plans(hello, variants), longer])  # type: ignore[arg-type]
+
+
+def test_a_stopped_sweep_goes_on_where_it_stopped(hello: Kernel, variants: dict[str, Variant], tmp_path: Path) -> None:
+    path, asked = tmp_path / "a", plans(hello, variants, (4, 6))
+    seen: list[str] = []
+
+    def stop(done: int, total: int, label: str) -> None:
+        seen.append(label)
+        if done == ROUNDS * ARMS + 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.on_host(asked, hello, variants, path, stop, {}, {})
+    assert not path.exists()
+    with pytest.raises(DataError, match="was started with another plan"):
+        sweep.on_host(plans(hello, variants, (4, 8)), hello, variants, path, lambda *_: None, {}, {}, resume=True)
+    again: list[int] = []
+    sweep.on_host(asked, hello, variants, path, lambda done, *_: again.append(done), {}, {}, resume=True)
+    runs = open_recording(path).table("runs")
+    assert runs["run"].tolist() == list(range(2 * ROUNDS * ARMS))
+    assert set(runs["status"]) == {"ok"}
+    assert any(label.startswith("point 2, integers ") for label in seen)
+
+
+def test_a_damaged_job_file_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"plans": []}')
+    with pytest.raises(DataError, match="is no job file"):
+        sweep.Order.read(tmp_path / "job.json")
