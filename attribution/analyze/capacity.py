@@ -70,45 +70,70 @@ def failures(runs: pd.DataFrame, capacity: pd.DataFrame) -> pd.DataFrame:
     out = once.groupby(level=list(range(len(key)))).agg(
         seeds=("seed", "nunique"), runs=("runs", "sum"), failures=("high", "sum"), of=("of", "sum")
     )
-    out = out.reset_index()
-    count, total = out["failures"].to_numpy(float), out["of"].to_numpy(float)
-    out["rate"] = count / np.where(total > 0, total, np.nan)
-    out["rate_low"] = np.where(count > 0, stats.beta.ppf(0.025, count, total - count + 1), 0.0)
-    out["rate_high"] = np.where(count < total, stats.beta.ppf(0.975, count + 1, total - count), 1.0)
-    return out
+    return _with_rate(out.reset_index())
+
+
+def _with_rate(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with rate, rate_low and rate_high of its `failures` among `of`."""
+    count, total = table["failures"].to_numpy(float), table["of"].to_numpy(float)
+    return table.assign(
+        rate=count / np.where(total > 0, total, np.nan),
+        rate_low=np.where(count > 0, stats.beta.ppf(0.025, count, total - count + 1), 0.0),
+        rate_high=np.where(count < total, stats.beta.ppf(0.975, count + 1, total - count), 1.0),
+    )
+
+
+def by_layout(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """`failures` side by side: a row per question, arm, shape, distribution and sampling seed, a column a limit.
+
+    Columns: those, layout, entries (of a segment), spill, the limits (rows that failed by each), failures, of, rate with bounds
+    (of any limit: a row fails once).  Layout facts are '' where the kernel has no such flags.
+    """
+    if found.empty:
+        return pd.DataFrame()
+    key = ["question", "arm", "shape", "distribution", "sample_seed"]
+    wide = found.pivot_table(index=key, columns="limit", values="failures", aggfunc="sum", sort=False)
+    out = wide.assign(failures=wide.sum(axis=1), of=found.groupby(key)["of"].max()).reset_index()
+    flags = runs.astype({"arm": str}).drop_duplicates("arm").set_index("arm")["flags"].astype(str).map(json.loads)
+    facts = {"layout": "LAYOUT", "entries": "SEGMENT_CAPACITY", "spill": "SPILL"}
+    for place, (name, flag) in enumerate(facts.items(), start=2):
+        out.insert(place, name, [flags[arm].get(flag, "") for arm in out["arm"]])
+    return _with_rate(out.rename_axis(columns=None))
 
 
 def exception_path(tables: Mapping[str, pd.DataFrame], stage: str = "repair", scope: str | None = None) -> pd.DataFrame:
-    """What the stage for failed rows costs, per question, arm and distribution.
+    """What the stage for failed rows costs, per question, arm, shape and distribution.
 
-    Columns: failing_rows (mean per run), time_ns, share (of the operator), launches (counter `launches` of the stage, NaN when
-    not counted), idle_ns (mean of the runs in which nothing failed, NaN without any), per_failure_ns with low and high.
+    Columns: failing_rows (mean per run), time_ns, share (of the operator), launches (counter `launches` of the stage, else
+    launches whose sizes were recorded; NaN without either), idle_ns (mean of the runs in which nothing failed, NaN without
+    any), per_failure_ns with low and high.
     The cost of a failure is the slope of the stage's time over its failing rows, over all runs of the arm's question; NaN where
     they never vary.
     """
     runs, timed = tables["runs"], scoped(tables["times"], scope)
     failed = tables["capacity"].groupby("run")["failures"].sum()
     per_run = timed.groupby(["run", "stage"], observed=True)["time_ns"].median()
-    table = runs[["run", "question", "arm", "distribution"]].astype(
-        dict.fromkeys(("question", "arm", "distribution"), str)
-    )
+    key = ["question", "arm", "shape", "distribution"]
+    table = runs[["run", *key]].astype(dict.fromkeys(key, str))
     for name, of in (("time_ns", stage), ("operator_ns", "operator")):
         mine = per_run[per_run.index.get_level_values("stage") == of].droplevel("stage")
         table[name] = mine.reindex(table["run"]).to_numpy()
     table["failing"] = failed.reindex(table["run"]).to_numpy(float)
     counters = tables["counters"]
-    of_stage = counters[(counters["metric"] == "launches") & (counters["stage"] == stage)]
-    launches = of_stage.groupby("run")["value"].sum()
-    table["launches"] = launches.reindex(table["run"]).to_numpy(float)
+    of_stage = counters[counters["stage"] == stage]
+    launches = of_stage[of_stage["metric"] == "launches"].groupby("run")["value"].sum()
+    sized = of_stage[of_stage["metric"] == "grid_ctas"].groupby("run").size()
+    table["launches"] = (launches if len(launches) else sized).reindex(table["run"]).to_numpy(float)
     table = table[table["time_ns"].notna() & table["failing"].notna()]
     rows = []
-    for (question, arm, distribution), part in table.groupby(["question", "arm", "distribution"], sort=False):
+    for (question, arm, shape, distribution), part in table.groupby(key, sort=False):
         idle = part.loc[part["failing"] == 0, "time_ns"]
-        around = table[(table["question"] == question) & table["arm"].isin([arm, question, "null"])]
+        near = (table["question"] == question) & (table["shape"] == shape)
+        around = table[near & table["arm"].isin([arm, question, "null"])]
         slope = _slope(around["failing"].to_numpy(float), around["time_ns"].to_numpy(float))
         rows.append(
             {
-                "question": question, "arm": arm, "distribution": distribution, "runs": len(part),
+                "question": question, "arm": arm, "shape": shape, "distribution": distribution, "runs": len(part),
                 "failing_rows": float(part["failing"].mean()), "time_ns": float(part["time_ns"].mean()),
                 "share": float(part["time_ns"].sum() / part["operator_ns"].sum()),
                 "launches": float(part["launches"].mean()), "idle_ns": float(idle.mean()) if len(idle) else math.nan,

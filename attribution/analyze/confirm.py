@@ -28,8 +28,6 @@ from attribution.measured import TRACED
 from attribution.recording import Recording
 
 Tables = Mapping[str, pd.DataFrame]
-TENSOR_PIPES = 4
-"""Of an SM; Nsight's cycles of the tensor pipe are added up over them."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def _counted(counters: pd.DataFrame, flop_per_cycle: float) -> tuple[NDArray[np.
     def per_run(metrics: Sequence[str]) -> pd.Series:
         return rollup[names.isin(list(metrics))].groupby("run")["value"].max()
 
-    pipes = (per_run(["tensor_cycles_active"]) / (TENSOR_PIPES * per_run(["sm_cycles_elapsed"]))).dropna()
+    pipes = (per_run(["tensor_cycles_active"]) / (roofline.TENSOR_PIPES * per_run(["sm_cycles_elapsed"]))).dropna()
     if len(pipes):
         return pipes.to_numpy(float), "counters: cycles of the tensor pipes / elapsed cycles"
     own = sorted(set(names[names.str.fullmatch(r"sm__(inst_executed_)?pipe_tensor\S*\.pct_of_peak_sustained_elapsed")]))

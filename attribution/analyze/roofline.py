@@ -18,6 +18,8 @@ from attribution.errors import DataError
 
 HEADS, DIM = 64, 128
 TILE_KEYS = 128
+TENSOR_PIPES = 4
+"""Of an SM; Nsight's cycles of the tensor pipe are added up over them."""
 KEY_BYTES = DIM + 4
 """One FP8 key and its float32 scale."""
 

@@ -15,9 +15,8 @@ from typing import Any
 import pandas as pd
 
 from attribution.analyze import stats
-from attribution.analyze.confirm import TENSOR_PIPES
 from attribution.analyze.pairing import scoped
-from attribution.analyze.roofline import causal_pairs
+from attribution.analyze.roofline import TENSOR_PIPES, causal_pairs
 from attribution.declare import nearest
 from attribution.errors import DataError, InputError
 from attribution.recording import Recording

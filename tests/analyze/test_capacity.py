@@ -101,3 +101,26 @@ def test_a_cost_is_not_invented_where_failures_never_vary() -> None:
     found = capacity.exception_path(tables).set_index("arm").loc["full"]
     assert np.isnan(found["per_failure_ns"])
     assert found["idle_ns"] > 0
+
+
+def test_limits_side_by_side_with_the_layout_that_failed() -> None:
+    tables = planted()
+    flags = '{"LAYOUT": "split", "SEGMENT_CAPACITY": 368, "SPILL": false}'
+    runs = tables["runs"].astype({"flags": str}).assign(flags=flags)
+    row = capacity.by_layout(runs, capacity.failures(runs, tables["capacity"])).set_index("arm").loc["full"]
+    assert row[["layout", "entries", "spill"]].tolist() == ["split", 368, False]
+    assert row[["segment", "row", "underflow", "failures", "of"]].tolist() == [40, 0, 0, 40, 20 * 64]
+    assert row["rate_low"] < 40 / 1280 < row["rate_high"]
+    assert capacity.by_layout(runs, capacity.failures(runs, tables["capacity"][:0])).empty
+
+
+def test_shapes_are_not_mixed_and_launches_are_counted_by_their_sizes() -> None:
+    tables = planted()
+    runs = tables["runs"].astype({"shape": str})
+    runs.loc[runs["round"] >= 10, "shape"] = "q=64,n=16384"
+    sizes = pd.DataFrame({"run": runs["run"].repeat(3), "metric": "grid_ctas", "value": 132.0})
+    tables |= {"runs": runs, "counters": planted_gpu.counted(sizes, stage="repair")}
+    found = capacity.exception_path(tables)
+    mine = found[found["arm"] == "full"]
+    assert mine["shape"].tolist() == ["q=64,n=8192", "q=64,n=16384"]
+    assert mine["launches"].tolist() == [3, 3]

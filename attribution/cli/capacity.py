@@ -1,0 +1,120 @@
+"""`attr capacity PATH...`: which limit of the candidate lists fails, how often, what that costs, and layout against layout."""
+
+from __future__ import annotations
+
+from json import loads
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attribution.cli.options import Json, open_named
+from attribution.cli.output import print_json, print_rows
+from attribution.errors import InputError
+from attribution.measured import TRACED
+from attribution.plan import NULL
+from attribution.tables import records
+
+if TYPE_CHECKING:
+    from attribution.recording import Recording
+
+
+def capacity(
+    paths: Annotated[list[Path], typer.Argument(help="Recordings that counted failing rows; one or more.")],
+    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    stage: Annotated[str, typer.Option("--stage", help="Stage that takes failed rows.")] = "repair",
+    json: Json = False,
+) -> None:
+    """Show failing rows by limit, distribution and sampling seed, the exception path, and the layouts' times.
+
+    Rates have intervals: no failure in n rows still leaves about 3.7 in n possible.
+    """
+    from attribution.claim import scope_sentence
+
+    opened = [open_named(path) for path in paths]
+    found = [_account(recording, scope, stage) for recording in opened]
+    names = [recording.path.name for recording in opened]
+    parts = {k: [{"recording": n, **r} for n, f in zip(names, found, strict=True) for r in f[k]] for k in found[0]}
+    if json:
+        print_json(parts)
+        return
+    _print(parts, stage, len(opened) > 1)
+    for sentence in dict.fromkeys(scope_sentence(recording) for recording in opened):
+        print(f"\n{sentence}")
+
+
+def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the three tables.  Raises InputError for a recording without them, DataError."""
+    from attribution.analyze import capacity as limits
+    from attribution.analyze.contrast import contrasts
+    from attribution.analyze.interventions import check_known, choose_scope
+    from attribution.analyze.versions import computes_all
+
+    check_known(recording, None)
+    tables = {n: recording.table(n) for n in ("runs", "times", "checks", "counters", "capacity")}
+    if tables["capacity"].empty:
+        raise InputError(f"{recording.path.name} counted no failing rows: measure a kernel that names its limits")
+    runs = tables["runs"]
+    runs = runs[(runs["status"] == "ok") & ~runs["arm"].astype(str).str.endswith(TRACED)]
+    # A control that selects nothing cannot fail.
+    runs = runs[[computes_all(loads(str(flags)), "operator") for flags in runs["flags"]]]
+    counted = tables["capacity"][tables["capacity"]["run"].isin(runs["run"])]
+    failed = limits.by_layout(runs, limits.failures(runs, counted))
+    label = choose_scope(tables["times"], scope, stage)
+    path = limits.exception_path({**tables, "runs": runs}, stage, label)
+    variants = recording.manifest["variants"]
+    asked = {arm: facts["same"] for arm, facts in variants.items()}
+    against = contrasts(
+        runs, tables["times"], tables["checks"], tables["counters"], stage="operator", scope=label, same=asked,
+        tick_ns=float(recording.manifest["machine"]["tick_ns"]),
+    )  # fmt: skip
+    frames = {"failures": failed, "exception_path": path, "against_base": against}
+    return {k: [r for r in records(f) if r["arm"] != NULL] for k, f in frames.items()}
+
+
+def _print(parts: dict[str, list[dict[str, Any]]], stage: str, several: bool) -> None:
+    where = {"recording": "recording"} if several else {}
+    where |= {"arm": "arm", "shape": "shape", "distribution": "distribution"}
+    limits = [k for r in parts["failures"][:1] for k in r if k not in NOT_LIMITS]
+    print("Failing rows, by limit; a row fails once\n")
+    heads = {**where, "sample_seed": "sampling seed", "layout": "layout", "entries": "entries", "spill": "spill"}
+    heads |= {limit: limit for limit in limits} | {"of": "of rows", "rate": "rate [95 %]"}
+    print_rows([{**r, "rate": _rate(r)} for r in parts["failures"]], heads)
+    print(f"\nThe exception path (stage {stage})\n")
+    heads = {
+        **where,
+        "failing_rows": "failing rows a run",
+        "ms": "ms",
+        "share": "of the operator",
+        "launches": "launches",
+    }
+    heads |= {"idle": "ms when nothing fails", "each": "us a failing row [95 %]"}
+    rows = [
+        {
+            **r, "ms": f"{r['time_ns'] / 1e6:.4f}", "share": f"{r['share']:.2%}",
+            "idle": "-" if r["idle_ns"] != r["idle_ns"] else f"{r['idle_ns'] / 1e6:.4f}", "each": _each(r),
+        }
+        for r in parts["exception_path"]
+    ]  # fmt: skip
+    print_rows(rows or [{"arm": f"no time of stage {stage}"}], heads if rows else {"arm": ""})
+    if not parts["against_base"]:
+        return
+    print("\nComplete operator against the base\n")
+    heads = {**where, "base": "base", "ratio": "time ratio [95 %]", "verdict": "verdict", "reasons": "reasons"}
+    ratio = "{time_ratio:.4f} [{time_ratio_low:.4f}, {time_ratio_high:.4f}]"
+    print_rows([{**r, "ratio": ratio.format(**r)} for r in parts["against_base"]], heads)
+
+
+NOT_LIMITS = {
+    *("recording", "question", "arm", "layout", "entries", "spill", "shape", "distribution", "sample_seed"),
+    *("failures", "of", "rate", "rate_low", "rate_high"),
+}
+
+
+def _rate(row: dict[str, Any]) -> str:
+    return f"{row['rate']:.2%} [{row['rate_low']:.2%}, {row['rate_high']:.2%}]"
+
+
+def _each(row: dict[str, Any]) -> str:
+    value, low, high = (row[f"per_failure{end}_ns"] / 1e3 for end in ("", "_low", "_high"))
+    return "-" if value != value else f"{value:.2f} [{low:.2f}, {high:.2f}]"

@@ -1,0 +1,74 @@
+"""`attr roofline PATH...`: versions side by side: effective TFLOPS, both ceilings, intensity against DRAM and L2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attribution.cli.options import Json, open_named
+from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
+
+
+def roofline(
+    paths: Annotated[list[Path], typer.Argument(help="Recordings; one or more.")],
+    stage: Annotated[str, typer.Option("--stage", help="main, or operator for all stages.")] = "main",
+    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    practical_tflops: Annotated[
+        float | None,
+        typer.Option("--practical-tflops", min=0, help="Measured ceiling, where a recording holds none."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show every arm that computes everything: rate, shares of the ceilings, intensities, and the step from the arm before.
+
+    Only (query, key) pairs inside the causal bounds count.
+    """
+    from attribution.analyze.interventions import check_known
+    from attribution.analyze.versions import versions
+    from attribution.claim import scope_sentence
+
+    opened = [open_named(path) for path in paths]
+    rows = []
+    for recording in opened:
+        check_known(recording, None)
+        ceiling = float("nan") if practical_tflops is None else practical_tflops * 1e12
+        found = records(versions(recording, stage, scope, ceiling))
+        rows += [{"recording": recording.path.name, **row} for row in found]
+    if json:
+        print_json(rows)
+        return
+    print(f"Versions, stage {stage}, {', '.join(dict.fromkeys(r['scope'] for r in rows))}\n")
+    heads = {"recording": "recording"} if len(opened) > 1 else {}
+    heads |= {"arm": "version", "shape": "shape", "block_q": "rows a batch", "ms": "ms", "rate": "TFLOPS [95 %]"}
+    heads |= {"practical": "of practical", "spec": "of data sheet", "l2": "FLOP/B of L2", "dram": "FLOP/B of DRAM"}
+    print_rows([_shown(r) for r in rows], {**heads, "executed": "executed / useful", "step": "time / row above [95 %]"})
+    print(
+        "\nFLOP/B: useful FLOP over what the algorithm must move, then over what Nsight counted.  Practical: a pure matrix product"
+        "\nmeasured in the same recording."
+    )
+    if (ridge := rows[0]["dram_ridge"]) == ridge:
+        print(f"By the data sheet, memory binds below {ridge:.0f} FLOP/B of DRAM.")
+    for sentence in dict.fromkeys(scope_sentence(recording) for recording in opened):
+        print(sentence)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    def share(value: float) -> str:
+        return "-" if value != value else f"{value:.1%}"
+
+    def both(name: str) -> str:
+        counted = row[f"{name}_intensity_counted"]
+        return f"{row[f'{name}_intensity']:.0f}; " + ("-" if counted != counted else f"{counted:.0f}")
+
+    step = f"{row['step']:.4f} [{row['step_low']:.4f}, {row['step_high']:.4f}]"
+    return {
+        **row, "ms": f"{row['time_ns'] / 1e6:.3f}",
+        "rate": f"{row['tflops']:.1f} [{row['tflops_low']:.1f}, {row['tflops_high']:.1f}]",
+        "practical": share(row["practical_share"]), "spec": share(row["spec_share"]),
+        "l2": both("l2"), "dram": both("dram"),
+        "executed": "-" if row["matrix_overhead"] != row["matrix_overhead"] else f"{row['matrix_overhead']:.3f}",
+        "step": "-" if row["step"] != row["step"] else step,
+    }  # fmt: skip

@@ -1,0 +1,79 @@
+"""`attr capacity` and `attr roofline`: text and JSON hold the same rows; what a recording lacks is a sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import planted_gpu
+
+from attribution.cli import capacity, roofline
+from attribution.errors import InputError
+from attribution.tables import conform
+
+FLAGS = {
+    "full": {"LAYOUT": "segments", "SEGMENT_CAPACITY": 736, "SPILL": True, "BLOCK_Q": 2, "K": 2048},
+    "split": {"LAYOUT": "split", "SEGMENT_CAPACITY": 368, "SPILL": True, "BLOCK_Q": 2, "K": 2048},
+}
+LOST = {"full": 0, "null": 0, "split": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recordings `layouts`, whose split layout loses three rows a run, and `silent`, which counted none."""
+    out = tmp_path_factory.mktemp("limits")
+    tables = planted_gpu.measured(
+        {"full": {"full": 1e6, "null": 1e6, "split": 1.1e6}}, flags=FLAGS, stages={"repair": 2e4, "gaps": 1e3}
+    )
+    runs = tables["runs"].astype({"arm": str})
+    rows = [
+        (run, limit, LOST[arm] if limit == "segment" else 0, 64)
+        for run, arm in zip(runs["run"], runs["arm"], strict=True)
+        for limit in ("segment", "underflow")
+    ]
+    variants = {a: planted_gpu.variant(None if a == "full" else "full", f) for a, f in FLAGS.items()}
+    planted_gpu.recording(out / "silent", tables, variants)
+    counted = conform("capacity", pd.DataFrame(rows, columns=["run", "limit", "failures", "of"]))
+    planted_gpu.recording(out / "layouts", {**tables, "capacity": counted}, variants)
+    return out
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_capacity(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capacity.capacity([folder / "layouts"], json=True)
+    found = answer(capsys)
+    failed = {r["arm"]: (r["layout"], r["segment"], r["failures"], r["of"]) for r in found["failures"]}
+    assert failed == {"full": ("segments", 0, 0, 1280), "split": ("split", 60, 60, 1280)}
+    assert {r["arm"] for r in found["exception_path"]} == {"full", "split"}
+    (against,) = found["against_base"]
+    assert against["arm"] == "split"
+    assert against["time_ratio_low"] < 1.1 < against["time_ratio_high"]
+    capacity.capacity([folder / "layouts", folder / "layouts"])
+    text = capsys.readouterr().out
+    assert text.count("4.69% [3.") == 2
+    assert "Measured on planted" in text
+    with pytest.raises(InputError, match="silent counted no failing rows"):
+        capacity.capacity([folder / "silent"])
+
+
+def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roofline.roofline([folder / "layouts"], practical_tflops=1400.0, json=True)
+    rows = answer(capsys)
+    assert [r["arm"] for r in rows] == ["full", "split"]
+    assert rows[0]["step"] is None
+    assert rows[1]["step_low"] < 1.1 < rows[1]["step_high"]
+    roofline.roofline([folder / "layouts"], practical_tflops=1400.0)
+    text = capsys.readouterr().out
+    assert f"{rows[0]['tflops']:.1f} [" in text
+    assert "of practical" in text
+    with pytest.raises(InputError, match="no arm that computes everything"):
+        roofline.roofline([folder / "layouts"], stage="threshold")
