@@ -25,6 +25,7 @@ ORDER = [
     {"analyze"},
     {"claim"},
     {"show"},
+    {"verify"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,4 +1,4 @@
-"""What the documents show is what the program prints from the committed recordings, and the README's commands exist."""
+"""What the README points to exists; its numbers, and those of every other document, are those of the recordings."""
 
 from __future__ import annotations
 
@@ -7,34 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from attribution.cli.verify import printed
+from attribution.verify import FAILURES, verify
+from attribution.verify.documents import documents
+from attribution.verify.sources import Sources
+
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"<!-- attr (.+?) -->\n(.*?)<!-- end -->", re.S)
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "findings").glob("*.md"))]
+DOCUMENTS = documents(ROOT)
+SOURCES = Sources(ROOT / "traces", printed)
 
 
-def printed(attr, command: str) -> str:
-    """What the command prints, as a block; of `show`, the answers up to the sentence on what kind of time it is."""
-    lines = attr(*command.split()).out.splitlines()
-    if command.startswith("show "):
-        last = next(i for i, line in enumerate(lines) if line.startswith(("Virtual time", "Measured on")))
-        lines = lines[1 : last + 1]
-    return "\n".join(["```", *(line.rstrip() for line in lines), "```", ""])
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.path.name)
+def test_every_number_is_that_of_its_source(document) -> None:
+    assert [str(found) for found in verify(document, SOURCES) if found.state in FAILURES] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_the_tables_are_what_the_program_prints(attr, path: Path) -> None:
-    blocks = BLOCK.findall(path.read_text(encoding="utf-8"))
-    assert blocks
-    for command, text in blocks:
-        assert text == printed(attr, command), command
-
-
-def test_a_changed_digit_is_noticed(attr) -> None:
-    command, text = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[0]
-    digit = re.search(r"\d", text)
-    assert digit
-    changed = text[: digit.start()] + str((int(digit.group()) + 1) % 10) + text[digit.end() :]
-    assert changed != printed(attr, command)
+def test_the_numbers_are_there() -> None:
+    (readme,) = documents(ROOT, [ROOT / "README.md"])
+    assert any(found.state == "same" for found in verify(readme, SOURCES))
 
 
 def test_every_link_and_make_target_exists() -> None:
@@ -44,3 +34,9 @@ def test_every_link_and_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"^    make (\w+)", text, re.M):
         assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_every_verb_of_the_readme_exists(attr) -> None:
+    verbs = attr("--help").out
+    for verb in re.findall(r"`attr (\w+)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert re.search(rf"^\s+{verb}\s", verbs, re.M), verb

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +16,6 @@ import pandas as pd
 
 from attribution.analyze.verdict import judge
 from attribution.claim import answers
-from attribution.declare import load_kernel, load_variants, shipped_root
 from attribution.errors import InputError
 from attribution.plan import NULL
 from attribution.recording import Recording
@@ -68,27 +66,24 @@ def overturned(found: pd.DataFrame) -> pd.DataFrame:
 def _rows(recording: Recording) -> Iterator[dict[str, Any]]:
     manifest = recording.manifest
     variants, machine = manifest["variants"], manifest["machine"]["expects"]
-    today = _declared_today(manifest["plan"]["kernel"])
     for answer in records(answers(recording)):
         stated = variants.get(answer["arm"], {}).get("expects", {})
         if answer["arm"] == NULL or not stated:
             continue
         # What is expected of other machines is shown where nothing is expected of this one, and then decides nothing.
         for of in [machine] if machine in stated else list(stated):
-            now = today.get(answer["arm"], {}).get(of)
             for quantity, (low, high) in stated[of].items():
-                yield _judged(recording, answer, of, quantity, (float(low), float(high)), now)
+                yield _judged(recording, answer, of, quantity, (float(low), float(high)))
 
 
 def _judged(
-    recording: Recording,
-    answer: Mapping[str, Any],
-    of: str,
-    quantity: str,
-    expected: tuple[float, float],
-    now: Mapping[str, tuple[float, float]] | None,
+    recording: Recording, answer: Mapping[str, Any], of: str, quantity: str, expected: tuple[float, float]
 ) -> dict[str, Any]:
     manifest = recording.manifest
+    if quantity not in MEASURED:
+        raise InputError(
+            f"{recording.path.name}: {answer['arm']} expects {quantity!r}; allowed are {', '.join(MEASURED)}"
+        )
     value, low, high = (answer[field] for field in MEASURED[quantity])
     checks = [_machine(of, manifest["machine"]["expects"]), *_contrast(answer)]
     # What spoils a contrast (work, clocks, modes) is among its own reasons already.
@@ -101,7 +96,7 @@ def _judged(
         "quantity": quantity, "expected_low": expected[0], "expected_high": expected[1],
         "value": value, "low": low, "high": high, "pairs": answer["pairs"],
         "claim": claim, "reason": "; ".join(doubts) or interval.detail,
-        "checks": [asdict(c) for c in (*checks, interval, _unchanged(quantity, expected, now))],
+        "checks": [asdict(c) for c in (*checks, interval)],
     }  # fmt: skip
 
 
@@ -139,21 +134,3 @@ def _interval(quantity: str, low: float, high: float, expected: tuple[float, flo
     word = judge(low, high, expected)
     place = {"supported": "lies inside", "refuted": "lies outside", "undecided": "reaches across an end of"}[word]
     return Check("interval", {"supported": True, "refuted": False}.get(word), f"{seen} {place} {meant}")
-
-
-def _declared_today(kernel: str) -> dict[str, Mapping[str, Mapping[str, tuple[float, float]]]]:
-    """Variant -> what its declaration expects now; nothing where the kernel is not a shipped one."""
-    root = shipped_root()
-    with suppress(InputError):
-        return {name: v.expects for name, v in load_variants(root, load_kernel(root, kernel)).items()}
-    return {}
-
-
-def _unchanged(quantity: str, expected: tuple[float, float], now: Mapping[str, tuple[float, float]] | None) -> Check:
-    """Whether the declaration still says what it said when this was measured; it judges nothing, the recording's counts."""
-    today = (now or {}).get(quantity)
-    if today is None:
-        return Check("declaration", None, "not declared any more")
-    if tuple(today) == expected:
-        return Check("declaration", True, "says the same today")
-    return Check("declaration", False, f"says {shown(quantity, *today)} today")

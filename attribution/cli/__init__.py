@@ -14,7 +14,6 @@ import typer
 from attribution import __version__
 from attribution.cli import (
     build,
-    capacity,
     claim,
     explain,
     export,
@@ -27,12 +26,12 @@ from attribution.cli import (
     prefill,
     reconcile,
     report,
-    roofline,
     run,
     selectors,
     show,
     slack,
     tails,
+    verify,
     versus,
 )
 from attribution.cli import compare as compare_verb
@@ -55,6 +54,7 @@ app.command()(ingest.ingest)
 app.command()(show.show)
 app.command("compare")(compare_verb.compare)
 app.command()(claim.claim)
+app.command()(verify.verify)
 app.command()(export.export)
 app.command()(ladder.ladder)
 app.command()(ledger.ledger)
@@ -62,8 +62,6 @@ app.command()(tails.tails)
 app.command()(overlap.overlap)
 app.command()(explain.explain)
 app.command()(slack.slack)
-app.command()(capacity.capacity)
-app.command()(roofline.roofline)
 app.command()(prefill.prefill)
 app.command()(reconcile.reconcile)
 app.command()(selectors.selectors)

@@ -54,8 +54,8 @@ def claim(
         print(f"    {row['claim']}: {row['reason']}")
         if not overturned:
             print("    " + _checked(row["checks"]))
-    told = ", ".join(f"{n} {word}" for word, n in counts.items())
-    print(f"\n{len(found)} expectations in {len(recordings)} recordings: {told}.")
+    told = ", ".join(f"{word} {n}" for word, n in counts.items())
+    print(f"\nExpectations: {len(found)}; {told}. Recordings: {len(recordings)}.")
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -69,12 +69,10 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(checks: list[dict[str, Any]]) -> str:
-    """The checks by name, in two groups; what was counted, and a declaration that changed, in full."""
+    """The checks by name, in two groups; equal work with what was counted."""
     named = [c for c in checks if c["check"] not in ("interval", "contrast")]
-    passed = [_named(c, c["check"] == "equal work") for c in named if c["passed"]]
-    others = [_named(c, c["check"] == "declaration") for c in named if not c["passed"]]
+    passed = [
+        f"{c['check']} ({c['detail']})" if c["check"] == "equal work" else c["check"] for c in named if c["passed"]
+    ]
+    others = [c["check"] for c in named if not c["passed"]]
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in (("passed", passed), ("not", others)) if names)
-
-
-def _named(check: dict[str, Any], full: bool) -> str:
-    return f"{check['check']} ({check['detail']})" if full else check["check"]

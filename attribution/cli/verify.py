@@ -1,0 +1,84 @@
+"""`attr verify [PATHS...]`: every number of a document against the recordings it comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.options import Json, Traces, traces_folder
+from attribution.cli.output import print_json
+from attribution.declare import shipped_root
+from attribution.errors import DataError, InputError
+
+
+def verify(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Markdown files, notebooks or folders; this checkout's when none is given."),
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="First write what the recordings say between the markers.")
+    ] = False,
+    typed: Annotated[bool, typer.Option("--typed", help="List what was typed with a reason.")] = False,
+    traces: Traces = None,
+    json: Json = False,
+) -> None:
+    """Recompute every number between markers; fail on each that differs, has no source, or stands outside markers.
+
+    docs/numbers.md says what counts as a measured number and how markers are written.
+    """
+    from attribution import verify as checks
+    from attribution.verify.documents import documents
+    from attribution.verify.sources import Sources
+
+    found_documents = documents(shipped_root(), paths or ())
+    sources = Sources(traces_folder(traces), printed)
+    if update:
+        for document in found_documents:
+            if changed := checks.update(document, sources):
+                print(f"{document.path}: {changed} markers rewritten")
+    found = [*checks.damaged(sources), *(f for d in found_documents for f in checks.verify(d, sources))]
+    failures = [f for f in found if f.state in checks.FAILURES]
+    counts = Counter(f.state for f in found)
+    if json:
+        print_json({"found": [vars(f) for f in found], **counts})
+    else:
+        for one in failures:
+            print(one)
+        for one in found if typed else ():
+            if one.state == "typed":
+                print(f"{one}: {one.stated!r}")
+        print(
+            f"{len(found_documents)} documents: {counts['same']} markers say what their source says, {counts['typed']} typed"
+        )
+    if failures:
+        told = ", ".join(f"{counts[state]} {state}" for state in checks.FAILURES if counts[state])
+        raise DataError(f"verify: {told}; `attr verify --update` rewrites what differs, the rest is yours to correct")
+
+
+def printed(words: Sequence[str]) -> str:
+    """What the command prints, in this process, on a terminal of 160 columns.  Raises AttrError."""
+    from typer.main import get_command
+
+    from attribution.cli import app
+
+    out, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "160"
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            get_command(app).main(list(words), prog_name="attr", standalone_mode=False)
+    except Exception as error:
+        # A usage error of the command line; its class is not the same one in every version of typer.
+        if not hasattr(error, "format_message"):
+            raise
+        raise InputError(f"attr {' '.join(words)}: {error}") from error
+    finally:
+        os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
+    return out.getvalue()

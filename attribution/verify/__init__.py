@@ -1,0 +1,93 @@
+"""Whether a document says what the recordings say: every marker recomputed, and no measured number outside of one.
+
+In: documents and the sources.  Out: what was looked at, one `Found` each; documents with their markers filled in again.
+Misuse: this says that a number is the recording's, not that the sentence around it is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attribution.errors import AttrError
+from attribution.verify.documents import Document
+from attribution.verify.markers import Marker, parse
+from attribution.verify.numbers import unmarked
+from attribution.verify.sources import Sources
+
+FAILURES = ("differs", "no source", "malformed", "unmarked", "damaged")
+"""States that make a document, or a recording, wrong; the others are `same` and `typed`."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One marker, number or recording: where, its state, what is stated there, and what should be or why it cannot."""
+
+    document: str
+    place: str
+    line: int
+    state: str
+    marker: str
+    stated: str
+    detail: str
+
+    def __str__(self) -> str:
+        where = ", ".join(p for p in (self.place, f"line {self.line}" if self.line else "") if p)
+        return f"{self.document}{', ' + where if where else ''}: {self.state}: {self.detail}"
+
+
+def verify(document: Document, sources: Sources) -> Iterator[Found]:
+    """Everything in one document that is a marker, or should be in one."""
+    for place, text in document.texts:
+        parsed = parse(text)
+        at = (str(document.path), place)
+        for fault in parsed.faults:
+            yield Found(*at, fault.line, "malformed", "", "", fault.reason)
+        for marker in parsed.markers:
+            state, detail = _state(marker, sources)
+            yield Found(*at, marker.line, state, str(marker), marker.body.strip(), detail)
+        for line, number in unmarked(text, parsed):
+            yield Found(*at, line, "unmarked", "", number, f"{number} is in no marker")
+
+
+def damaged(sources: Sources) -> Iterator[Found]:
+    """Recordings that are not what was written."""
+    for name, reason in sources.damaged():
+        yield Found(f"{sources.traces.name}/{name}", "", 0, "damaged", "", "", reason)
+
+
+def update(document: Document, sources: Sources) -> int:
+    """Fill in every marker that has a source and differs from it; the number of such.  The file is written only then."""
+    changed = 0
+    for i, (place, text) in enumerate(document.texts):
+        for marker in reversed(parse(text).markers):
+            if _state(marker, sources)[0] == "differs":
+                text = text[: marker.start] + sources.text(marker) + text[marker.end :]
+                changed += 1
+        document.texts[i] = (place, text)
+    if changed:
+        document.write()
+    return changed
+
+
+def _state(marker: Marker, sources: Sources) -> tuple[str, str]:
+    """State and detail of one marker."""
+    if marker.kind == "typed:":
+        return "typed", marker.spec
+    try:
+        expected = sources.text(marker)
+    except AttrError as error:
+        return "no source", f"{marker}: {error}"
+    # Prose is wrapped where it pleases; a table is not.
+    block = expected.startswith("\n")
+    stated, meant = (t if block else " ".join(t.split()) for t in (marker.body, expected))
+    if stated == meant:
+        return "same", ""
+    return "differs", f"{marker}: {_difference(stated, meant)}"
+
+
+def _difference(stated: str, meant: str) -> str:
+    """The first line that differs, as stated and as it should be."""
+    pairs = zip((*stated.split("\n"), ""), (*meant.split("\n"), ""), strict=False)
+    one, other = next(((a, b) for a, b in pairs if a != b), ("", "more lines"))
+    return f"stated is {one.strip()!r}, recomputed is {other.strip()!r}"

@@ -1,0 +1,133 @@
+"""What a marker's source says today: a command over the recordings, a file beside them, or a constant of the program.
+
+In: a marker, the folder of recordings, and how a command line is printed.  Out: the text that must stand between its comments.
+Only verbs that read are run, only on what lies in that folder; no option that writes a file is allowed.
+Misuse: a recording that the void list names is a source for `claim` and `show` alone, which say that it is void.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attribution.claim.void import void_reasons
+from attribution.errors import AttrError, DataError, InputError
+from attribution.recording import open_recording
+from attribution.verify.markers import Marker
+from attribution.verify.paths import written
+
+READ = (
+    "show", "claim", "ladder", "ledger", "tails", "overlap", "slack", "explain", "compare", "report", "capacity", "roofline",
+    "selectors", "prefill", "reconcile", "versus",
+)  # fmt: skip
+"""Verbs that answer from recordings."""
+DECLARED = ("list", "predict")
+"""Verbs that answer from declarations and need no recording."""
+SAYING_VOID = ("claim", "show")
+WRITING = ("--plot", "--out", "--perfetto", "--root", "--traces", "--json", "--overwrite")
+_CONSTANT = re.compile(r"(?P<module>[a-z_]+(?:\.[a-z_]+)*)\.(?P<name>[A-Z][A-Z0-9_]*)")
+
+Printed = Callable[[Sequence[str]], str]
+"""Words of a command line -> what the command prints.  Raises AttrError."""
+
+
+class Sources:
+    """The recordings in `traces`, and what commands said of them; each command runs once."""
+
+    def __init__(self, traces: Path, printed: Printed) -> None:
+        self.traces, self._printed = traces, printed
+        self._said: dict[tuple[str, ...], str] = {}
+
+    def text(self, marker: Marker) -> str:
+        """What must stand in the marker.  Raises AttrError when there is no such source."""
+        source, *rest = [part.strip() for part in marker.spec.split(" :: ")]
+        if marker.kind == "code":
+            return _constant(source, *_exactly(rest, 1, marker))
+        if marker.kind == "file":
+            return self._file(source, *_exactly(rest, 2, marker))
+        words = self._words(source)
+        if not rest:
+            lines = [line.rstrip() for line in self._say(words).rstrip("\n").splitlines()]
+            if lines[0].startswith("<!-- attr "):  # A report as Markdown brings its own marker.
+                lines = lines[1:-1]
+            text = "\n".join(lines)
+            return f"\n{text}\n" if "--markdown" in words else f"\n```\n{text}\n```\n"
+        path, form = _exactly(rest, 2, marker)
+        return written(json.loads(self._say([*words, "--json"])), path, form)
+
+    def damaged(self) -> list[tuple[str, str]]:
+        """(recording, reason) of each one in the folder that is not what was written."""
+        out = []
+        for manifest in sorted(self.traces.glob("*/manifest.json")):
+            try:
+                open_recording(manifest.parent).verify()
+            except AttrError as error:
+                out.append((manifest.parent.name, str(error)))
+        return out
+
+    def _say(self, words: Sequence[str]) -> str:
+        key = tuple(words)
+        if key not in self._said:
+            self._said[key] = self._printed(words)
+        return self._said[key]
+
+    def _words(self, command: str) -> list[str]:
+        """The command line with the folder's entries in place of their names.  Raises InputError, DataError."""
+        verb, *words = command.split()
+        if verb not in READ + DECLARED:
+            raise InputError(f"attr {verb}: a marker may ask {', '.join(READ + DECLARED)} only")
+        if option := next((w for w in words if w.split("=")[0] in WRITING), None):
+            raise InputError(f"{option} has no place in a marker: what is shown comes from the recordings as they are")
+        names = [w for w in words if not w.startswith("-") and (self.traces / w).exists() and "/" not in w]
+        if verb in READ and verb != "claim" and not names:
+            raise InputError(f"attr {command}: names no recording of {self.traces.name}/")
+        if other := next((w for w in words if w not in names and ("/" in w or Path(w).exists())), None):
+            raise InputError(f"{other} is not in {self.traces.name}/: sources are its recordings only")
+        for name in names if verb not in SAYING_VOID else ():
+            self._refuse_void(name)
+        found = [str(self.traces / w) if w in names else w for w in words]
+        return [verb, *found, *(["--traces", str(self.traces)] if verb == "claim" else [])]
+
+    def _refuse_void(self, name: str) -> None:
+        folder = self.traces / name
+        if (folder / "manifest.json").is_file() and (reasons := void_reasons(open_recording(folder))):
+            raise DataError(f"{name} is void: {'; '.join(reasons)}; only `attr claim` and `attr show` may stand here")
+
+    def _file(self, name: str, path: str, form: str) -> str:
+        """A value of a JSON file in the folder; path `sha256` is the hash of its bytes.  Raises InputError, DataError."""
+        file = self.traces / name
+        if "/" in name or not file.is_file():
+            raise InputError(f"file {name}: there is no such file in {self.traces.name}/")
+        content = file.read_bytes()
+        if path == "sha256":
+            return hashlib.sha256(content).hexdigest()
+        try:
+            value: Any = json.loads(content)
+        except ValueError as error:
+            raise DataError(f"file {name} is not JSON: {error}; only its sha256 can be asked for") from error
+        return written(value, path, form)
+
+
+def _exactly(rest: list[str], count: int, marker: Marker) -> list[str]:
+    if len(rest) != count:
+        wanted = " :: PATH :: FORMAT" if count == 2 else " :: FORMAT"
+        raise InputError(f"{marker.kind} {marker.spec}: needs its source and then{wanted}")
+    return rest
+
+
+def _constant(source: str, form: str) -> str:
+    """A number of this package that is written in capitals.  Raises InputError."""
+    match = _CONSTANT.fullmatch(source)
+    try:
+        value = getattr(importlib.import_module(f"attribution.{match['module']}"), match["name"]) if match else None
+    except (ImportError, AttributeError):
+        value = None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"code {source}: is no number that the package names in capitals, like analyze.verdict.MARGIN")
+    key = source.rpartition(".")[2].lower()
+    return written({key: value}, key, form)

@@ -1,0 +1,52 @@
+"""`attr claim` prints what the analysis found, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import planted_gpu as planted
+import pytest
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """A folder with one recording that supports one expectation, refutes one, and lacks what a third one needs."""
+    arms = {name: planted.TIMES[name] for name in ("full", "score_only", "math_only", "load_only")}
+    work = {"math_only": {"tensor_instructions": math.nan}}
+    variants = planted.ladder_variants()
+    for name, bounds in {"score_only": [0.7, 0.9], "load_only": [0.5, 1.0], "math_only": [0.5, 0.9]}.items():
+        variants[name]["expects"] = {"planted": {"time_ratio": bounds}}
+    tables = planted.measured({"full": {**arms, "null": planted.TIMES["full"]}}, work=work, seed=3)
+    planted.recording(tmp_path / "planted", tables, variants)
+    return tmp_path
+
+
+def test_every_expectation_with_its_checks(attr: Callable[..., Any], traces: Path) -> None:
+    done = attr("claim", "planted", "--traces", traces)
+    assert done.code == 0
+    assert "supported: [0.7" in done.out
+    assert "passed: machine, equal work (tma_loads: 512 = 512; tensor_instructions: 4096 = 4096), clocks, modes" in done.out
+    assert "tensor_instructions: not checked (4096 against absent)" in done.out
+    assert "not: equal work" in done.out
+    assert "Expectations: 3; supported 1, refuted 1, undecided 1. Recordings: 1." in done.out
+    assert attr("claim", "--traces", traces).out == done.out
+
+
+def test_only_those_that_were_overturned(attr: Callable[..., Any], traces: Path) -> None:
+    told = json.loads(attr("claim", "--overturned", "--traces", traces, "--json").out)
+    assert [(c["arm"], c["claim"]) for c in told["claims"]] == [("load_only", "refuted")]
+    assert (told["supported"], told["refuted"], told["undecided"]) == (1, 1, 1)
+    text = attr("claim", "--overturned", "--traces", traces).out
+    assert "lies outside [0.5000, 1.0000]" in text
+    assert "score_only" not in text
+
+
+def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path: Path) -> None:
+    done = attr("claim", "h300-nowhere")
+    assert (done.code, "is not a recording" in done.err) == (2, True)
+    done = attr("claim", "--traces", tmp_path)
+    assert (done.code, "holds no measured recording" in done.err) == (2, True)

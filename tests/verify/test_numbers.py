@@ -1,0 +1,77 @@
+"""What counts as a measured number, and that nothing which does can hide."""
+
+from __future__ import annotations
+
+import pytest
+
+from attribution.verify.markers import parse
+from attribution.verify.numbers import unmarked
+
+
+def found(text: str) -> list[str]:
+    return [number for _, number in unmarked(text, parse(text))]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "1.807 ms", "12 us", "12 µs", "3 s", "32 ns", "1,234 ns", "5 seconds", "8.9%", "22 %", "1.4x", "2x", "1.4 x", "3 ×", "0.91",
+        "-0.3 %", "± 2 %", "1750 TFLOPS", "4.8 TB/s", "1980 MHz", "700 W", "10-fold", "5 percent", "2 times faster", "1.2e-3 s",
+        "18&nbsp;ms", ".5 ms", "18\u202fms",
+    ],
+)  # fmt: skip
+def test_a_measurement_is_seen(number: str) -> None:
+    bare = number.removesuffix(" faster").replace("times", "times ").strip() if "times" in number else number
+    for text in (
+        f"It takes {number}, they say.",
+        f"- {number}",
+        f"({number})",
+        f"**{number}**",
+        f"## {number} and more",
+    ):
+        assert ["".join(f.split()) for f in found(text)] == ["".join(bare.split())], text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4096 queries against 32,768 keys", "an H200 with 132 SMs", "2 x 3 tiles", "Q 4096 x N 131072", "share x saving", "128x64",
+        "64 KiB of shared memory", "16 bytes", "[finding 0001](docs/0001-1.5-ms.md)", "see https://host/v1.25/5%25",
+        "top-2048", "version 1.2.3", "sm_90a", "two modes", "`t[0.975]`", "FP8 e4m3", "the 3 steps",
+    ],
+)  # fmt: skip
+def test_what_is_not_measured_is_left_alone(text: str) -> None:
+    assert found(text) == []
+
+
+def test_code_counts_with_a_unit_only() -> None:
+    assert found("```\nratio = 0.91\ntime 1.8 ms\n```\n`0.5` and `7 %`") == ["1.8 ms", "7 %"]
+    assert found("an example:\n\n    [0.50, 0.99]\n    took 5 ms\n") == ["5 ms"]
+
+
+@pytest.mark.parametrize(
+    "text", ["3-5 ms", "3–5 ms", "took:5 ms", "1/5 ms", "**18** ms", "a-5 %", "[0.3,0.5]", "18\nms", "~18 ms", "v1.5 ms"]
+)  # fmt: skip
+def test_punctuation_hides_no_measurement(text: str) -> None:
+    assert found(text)
+
+
+def test_columns_with_a_unit_in_their_heading_count() -> None:
+    text = "| Q | time, ms | rows |\n|---|---|---|\n| 512 | 17 | 4 |\n| 1024 | <!-- typed: no -->18<!-- end --> | 8 |\n\n17"
+    assert unmarked(text, parse(text)) == [(3, "17")]
+
+
+def test_markers_cover_and_do_not_join() -> None:
+    assert found("<!-- attr show a -->1.8 ms<!-- end -->") == []
+    assert found("<!-- attr show a -->1.8<!-- end -->7 ms") == ["7 ms"]
+    assert found("9<!-- attr show a -->1.8 ms<!-- end --> and 1<!-- c -->.5 ms") == [".5 ms"]
+    assert found("a comment <!-- 1.8 ms --> shows nothing") == []
+
+
+def test_an_open_marker_covers_nothing() -> None:
+    assert found("<!-- attr show a -->1.8 ms") == ["1.8 ms"]
+
+
+def test_lines_are_those_of_the_text() -> None:
+    text = "a\n<!-- attr show a -->\n```\n1\n```\n<!-- end -->\nthen 3 ms\n"
+    assert unmarked(text, parse(text)) == [(7, "3 ms")]
