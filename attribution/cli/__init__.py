@@ -14,6 +14,7 @@ import typer
 from attribution import __version__
 from attribution.cli import (
     build,
+    capacity,
     claim,
     explain,
     export,
@@ -26,6 +27,7 @@ from attribution.cli import (
     prefill,
     reconcile,
     report,
+    roofline,
     run,
     selectors,
     show,
@@ -62,6 +64,8 @@ app.command()(tails.tails)
 app.command()(overlap.overlap)
 app.command()(explain.explain)
 app.command()(slack.slack)
+app.command()(capacity.capacity)
+app.command()(roofline.roofline)
 app.command()(prefill.prefill)
 app.command()(reconcile.reconcile)
 app.command()(selectors.selectors)
