@@ -52,6 +52,9 @@ def cells(
     verdict: `faster` when the second is; `void` where one has no run with a right output.  The null arm gives the floor.
     """
     placed, timed = points(runs), scoped(times[times["stage"] == STAGE], scope)
+    if timed.empty:
+        there = times.loc[times["stage"] == STAGE, "scope"].astype(str).unique()
+        raise DataError(f"no time of a whole selection in scope {scope}; there are: {', '.join(there) or 'none'}")
     per_run = timed.groupby("run")["time_ns"].median()
     marks = timed["flags"].astype(str).str.split(",")
     blocked = set(timed.loc[[bool({*m} & {*BLOCKING}) for m in marks], "run"])

@@ -64,7 +64,6 @@ def selectors(
     """
     from attribution.cli.selectors_table import answer, show
     from attribution.measure import selectors as sides
-    from attribution.measure.worker import Options
 
     if listed:
         _list(root_folder(root), json)
@@ -80,7 +79,7 @@ def selectors(
         )  # fmt: skip
         asked = sides.ask(root_folder(root), machine, axes)
         to = out or Path("recordings") / f"selectors-{time.strftime('%Y%m%d-%H%M%S')}"
-        options = Options((scope or "graph",), cache, traced_rounds=0, timeout_s=timeout)
+        options = sides.options(asked, scope, cache, timeout)
         try:
             with progress_bar(quiet=json) as progress:
                 recording = sides.measure(asked, to, progress, options, resume, overwrite)

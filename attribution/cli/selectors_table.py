@@ -87,6 +87,8 @@ def show(found: Answer) -> None:
     for facts in manifest["selectors"]:
         if facts["missing"]:
             print(f"{facts['name']}: not measured: {facts['missing']}")
+    for point in manifest["skipped"]:
+        print(f"{point['distribution']}: not measured: {point['reason']}")
     for reason in dict.fromkeys(found.cells.loc[found.cells["verdict"] == "void", "reason"]):
         print(f"void: {reason}")
     changing = found.crossovers[found.crossovers["changes"] > 0]

@@ -44,18 +44,14 @@ class Axes:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What will be measured where: plans, the kernel, and what is said of each selector that is known."""
+    """What will be measured where; `skipped`: points of a file that has fewer rows or columns, with the reason."""
 
     gpu: probe.Gpu | None
     kernel: Kernel
     plans: tuple[Plan, ...]
     files: Mapping[str, Path]
     selectors: tuple[Mapping[str, Any], ...]
-
-    @property
-    def absent(self) -> tuple[Mapping[str, Any], ...]:
-        """Selectors that are left out, each with its reason."""
-        return tuple(facts for facts in self.selectors if facts["missing"])
+    skipped: tuple[Mapping[str, Any], ...] = ()
 
 
 def known(root: Path, machine: str) -> list[dict[str, Any]]:
@@ -78,18 +74,31 @@ def ask(root: Path, machine: str, axes: Axes) -> Sweep:
     files = _files(kernel, axes.files)
     planning = replace(kernel, distributions=(*kernel.distributions, *files))
     variants = load_variants(root, kernel)
-    plans = []
-    for distribution in axes.distributions or (*kernel.distributions, *files):
-        sizes = itertools.product(*(getattr(axes, n) or (kernel.shape[n].default,) for n in ("rows", "columns", "k")))
-        for rows, columns, k in sizes:
-            shape = {"rows": rows, "columns": columns, "k": k}
-            if distribution in files:
-                sweep.part(kernel, "captured").fits(files[distribution], shape)
-            asked = Overrides(shape, {}, {}, distribution, axes.seed, axes.rounds or ROUNDS, 0)
-            if gpu is not None:
-                asked = replace(asked, knobs={"sms": gpu.sms})
-            plans.append(plan(planning, variants, names, asked))
-    return Sweep(gpu, kernel, tuple(plans), files, tuple(table))
+    wanted = axes.distributions or (*kernel.distributions, *files)
+    knobs = {} if gpu is None else {"sms": gpu.sms}
+    plans, skipped = [], []
+    for distribution, shape in itertools.product(wanted, _shapes(kernel, axes)):
+        if reason := _too_small(kernel, files.get(distribution), shape):
+            skipped.append({"distribution": distribution, "shape": shape, "reason": reason})
+            continue
+        asked = Overrides(shape, {}, knobs, distribution, axes.seed, axes.rounds or ROUNDS, 0)
+        plans.append(plan(planning, variants, names, asked))
+    for name in files:
+        if name in wanted and name not in {p.distribution for p in plans}:
+            raise InputError(next(s["reason"] for s in skipped if s["distribution"] == name))
+    return Sweep(gpu, kernel, tuple(plans), files, tuple(table), tuple(skipped))
+
+
+def _shapes(kernel: Kernel, axes: Axes) -> list[dict[str, int]]:
+    """Every combination of the sizes."""
+    names = ("rows", "columns", "k")
+    sizes = (getattr(axes, name) or (kernel.shape[name].default,) for name in names)
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*sizes)]
+
+
+def _too_small(kernel: Kernel, file: Path | None, shape: Mapping[str, int]) -> str:
+    """Why the file cannot be cut to the shape, '' when it can or there is no file.  Raises InputError, DataError."""
+    return "" if file is None else str(sweep.part(kernel, "captured").too_small(file, shape))
 
 
 def _chosen(table: list[dict[str, Any]], asked: Sequence[str], base: str) -> list[dict[str, Any]]:
@@ -112,19 +121,34 @@ def _files(kernel: Kernel, files: Mapping[str, Path]) -> dict[str, Path]:
     return {name: path.resolve() for name, path in files.items()}
 
 
+def options(asked: Sweep, scope: str | None, cache: str, timeout_s: float) -> Options:
+    """How to measure it: one scope, so that the output that is checked is the one that was timed.  Raises InputError."""
+    name = scope or "graph"
+    scopes.Scope(name, cache)
+    if name not in ("graph", "event"):
+        raise InputError(f"--scope {name}: a sweep of selectors is measured in graph or event")
+    if asked.gpu is None and scope:
+        raise InputError(f"--scope {scope}: the host machine has scope host-virtual only; --machine cuda needs a GPU")
+    if asked.gpu is None and cache != "warm":
+        raise InputError(f"--cache {cache}: the host machine has no cache policy; --machine cuda needs a GPU")
+    return Options((name,), cache, traced_rounds=0, timeout_s=timeout_s)
+
+
 def measure(
     asked: Sweep, path: Path, progress: Progress, options: Options, resume: bool = False, overwrite: bool = False
 ) -> Recording:
     """Measure all points.  Raises InputError, MeasureError, DataError."""
-    for name in options.scopes:
-        scopes.Scope(name, options.cache)
     variants = load_variants(asked.kernel.folder.parent.parent, asked.kernel)
     captured = sweep.part(asked.kernel, "captured")
     files = {
         name: {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "label": captured.label(file)}
         for name, file in asked.files.items()
     }
-    extra = {"selectors": [dict(facts) for facts in asked.selectors], "files": files}
+    extra = {
+        "selectors": [dict(facts) for facts in asked.selectors],
+        "files": files,
+        "skipped": [dict(facts) for facts in asked.skipped],
+    }
     given = {name: str(file) for name, file in asked.files.items()}
     if asked.gpu is None:
         return sweep.on_host(asked.plans, asked.kernel, variants, path, progress, given, extra, resume, overwrite)

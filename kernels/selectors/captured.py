@@ -89,12 +89,14 @@ def _mapped(path: Path, name: str, dtype: str, shape: tuple[int, ...], begin: in
     return np.memmap(path, np.uint8, "r", begin, (end - begin,)).view(DTYPES[dtype]).reshape(shape)
 
 
-def fits(path: Path, shape: Shape) -> None:
-    """Raises InputError when the file has fewer rows or columns than the shape, DataError when it is damaged."""
+def too_small(path: Path, shape: Shape) -> str:
+    """Why the file cannot be cut to the shape, '' when it can.  Raises InputError, DataError."""
     found = read(path)
-    size = found["scores"].shape[:2] if "scores" in found else tuple(len(found.get(name, ())) for name in "qk")
-    if len(size) == 2 and min(size):
-        _cut(path, size, shape)
+    size = found["scores"].shape if "scores" in found else [len(found.get(name, ())) for name in "qk"]
+    for name, has in zip(("rows", "columns"), size, strict=False):
+        if shape[name] > has:
+            return f"{path.name} has {has} {name} and {shape[name]} were asked for: choose at most {has}"
+    return ""
 
 
 def label(path: Path) -> str:
@@ -170,7 +172,6 @@ def bounded(scores: Any, start: Any, end: Any) -> dict[str, Any]:
 
 def _cut(path: Path, there: tuple[int, int], shape: Mapping[str, int]) -> tuple[slice, slice]:
     """The last rows and the first columns.  Raises InputError when the file has too few."""
-    for name, has, asked in zip(("rows", "columns"), there, (shape["rows"], shape["columns"]), strict=True):
-        if asked > has:
-            raise InputError(f"{path.name} has {has} {name} and {asked} were asked for: choose at most {has}")
+    if reason := too_small(path, shape):
+        raise InputError(reason)
     return slice(there[0] - shape["rows"], there[0]), slice(0, shape["columns"])

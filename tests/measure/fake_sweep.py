@@ -14,7 +14,7 @@ class SweepMachine(Machine):
     def __init__(self, kernel: Any, plan: Any, options: Any, tell: Any) -> None:
         super().__init__(kernel, plan, options, tell)
         if plan.shape["rows"] != 8:
-            self.what = ""
+            self.arm = ""
 
 
 if __name__ == "__main__":
