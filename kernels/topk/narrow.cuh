@@ -111,7 +111,8 @@ __device__ __forceinline__ Interval find(Shared& s, const Source& source, int k,
     at.inside = s.inside;
     at.low += bin << shift;
     // The highest bin also holds what is above the hint.
-    if (bin < BINS - 1) at.top = min(at.top, at.low + ((1u << shift) - 1u));
+    const u32 width = (1u << shift) - 1u;
+    if (bin < BINS - 1 && at.top - at.low > width) at.top = at.low + width;
     if (at.inside <= enough || at.above + at.inside == k || at.low == at.top) return at;
     hint = at.top;
     __syncthreads();  // all have read what this pass found
