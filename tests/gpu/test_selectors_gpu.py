@@ -1,0 +1,77 @@
+"""Selectors on a GPU: each that is installed is exact on every distribution, also when its graph is replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("needs a GPU", allow_module_level=True)
+
+from attribution.declare import Kernel, load_kernel  # noqa: E402
+from attribution.measure.prepared import Prepared  # noqa: E402
+from attribution.measure.sweep import part  # noqa: E402
+
+SHAPES = [
+    {"rows": 33, "columns": 8192, "k": 2048},
+    {"rows": 7, "columns": 32768, "k": 512},
+    {"rows": 3, "columns": 2048, "k": 2048},
+]
+SELECTORS = ["torch_topk", "our_topk", "our_histogram", "flashinfer", "deepselect", "vllm_per_row"]
+DISTRIBUTIONS = ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "indexer"]
+
+
+@pytest.fixture(scope="module")
+def kernel(root: Path) -> Kernel:
+    return load_kernel(root, "selectors")
+
+
+def failed(gpu: Any, inputs: Any, output: Any, shape: dict[str, int]) -> list[str]:
+    checks = gpu.check(inputs, output, gpu.reference(inputs, shape, {}), shape, {})
+    return [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s.values())))
+def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distribution: str, shape: dict[str, int]) -> None:
+    if reason := part(kernel, "known").missing(selector):
+        pytest.skip(reason)
+    gpu = part(kernel, "gpu")
+    inputs = gpu.inputs(shape, distribution, 1)
+    prepared = Prepared(kernel, gpu.operator(inputs, shape, {"SELECTOR": selector}, {}), None, 0)
+    prepared.poison()
+    prepared.run()
+    assert failed(gpu, inputs, prepared.operator.output, shape) == []
+    graph = prepared.graph()
+    inputs["scores"].copy_(gpu.inputs(shape, distribution, 2)["scores"])
+    prepared.poison()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert failed(gpu, inputs, prepared.operator.output, shape) == []
+
+
+def test_the_scorer_on_the_card_agrees_with_float64(kernel: Kernel) -> None:
+    scorer = part(kernel, "scorer")
+    given = scorer.random_operands(8, 1024, torch.Generator("cuda").manual_seed(3))
+    found = scorer.scored(dict(given))
+    dots = torch.einsum("rhd,cd->rhc", given["q"].double(), given["k"].double()).relu()
+    truth = torch.einsum("rh,rhc->rc", given["w"].double(), dots) * given["k_scale"].double()
+    inside = torch.arange(1024, device="cuda") < given["k_end"][:, None]
+    assert torch.isneginf(found["scores"][~inside]).all()
+    apart = (found["scores"].double() - truth)[inside].abs().max() / truth[inside].abs().max()
+    assert apart < 2e-3
+
+
+def test_a_planted_fault_on_the_card_is_caught(kernel: Kernel) -> None:
+    gpu, shape = part(kernel, "gpu"), SHAPES[0]
+    inputs = gpu.inputs(shape, "normal", 1)
+    made = gpu.operator(inputs, shape, {"SELECTOR": "torch_topk"}, {})
+    made.steps[0].function()
+    best = made.output["values"][0].argmax()
+    left = inputs["scores"][0].argmin()
+    made.output["indices"][0, best] = left
+    assert any(text.startswith("values") for text in failed(gpu, inputs, made.output, shape))
