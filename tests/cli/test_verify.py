@@ -101,7 +101,7 @@ def test_one_digit_changed_is_noticed_in_every_marker(document: Path, traces: Pa
     assert document.read_text() == text
 
 
-@pytest.mark.parametrize("document_name", ["README.md", "docs/findings/0001-selection-is-still-exposed.md"])
+@pytest.mark.parametrize("document_name", ["README.md", "docs/findings/0002-selection-is-still-exposed.md"])
 def test_one_digit_changed_in_a_committed_document_is_noticed(
     tmp_path: Path, attr: Callable[..., Any], document_name: str
 ) -> None:
@@ -155,6 +155,7 @@ def test_a_measured_number_outside_markers_is_noticed(document: Path, traces: Pa
         ("attr show {name} :: answers", "needs its source and then :: PATH :: FORMAT"),
         ("attr run --variant math_only", "a marker may ask"),
         ("attr show {name} --plot=x.svg", "has no place in a marker"),
+        ("attr report {name}", "needs --markdown"),
         ("attr show {name} --frobnicate", "frobnicate"),
         ("file nowhere.json :: a :: n.0", "there is no such file"),
         ("file facts.json :: b :: n.0", "there is no 'b'"),
@@ -192,6 +193,15 @@ def test_a_voided_recording_may_be_shown_as_void_only(document: Path, traces: Pa
     fails(attr("verify", document, "--traces", traces), "no source", "is void: the timer was read twice")
     document.write_text(f"<!-- attr claim {NAME} :: claims[arm=score_only].claim :: text -->undecided<!-- end -->\n")
     assert attr("verify", document, "--traces", traces).code == 0
+
+
+def test_a_report_in_markdown_is_a_document_of_its_own(tmp_path: Path, attr: Callable[..., Any]) -> None:
+    text = attr("report", "h200-hello", "--markdown").out
+    (tmp_path / "report.md").write_text(f"# A report\n\n{text}", encoding="utf-8")
+    done = attr("verify", tmp_path / "report.md")
+    assert (done.code, "1 markers say" in done.out) == (0, True), done.out + done.err
+    (tmp_path / "report.md").write_text(re.sub(r"1\.02", "1.01", text, count=1), encoding="utf-8")
+    fails(attr("verify", tmp_path / "report.md"), "1 differs")
 
 
 def test_cells_of_a_notebook_are_documents(tmp_path: Path, traces: Path, attr: Callable[..., Any]) -> None:
