@@ -23,7 +23,7 @@ from attribution.verify.paths import written
 
 READ = (
     "show", "claim", "ladder", "ledger", "tails", "overlap", "slack", "explain", "compare", "report", "capacity", "roofline",
-    "selectors", "prefill", "reconcile", "versus",
+    "selectors", "reconcile", "versus", "versus",
 )  # fmt: skip
 """Verbs that answer from recordings."""
 DECLARED = ("list", "predict")
@@ -52,11 +52,7 @@ class Sources:
             return self._file(source, *_exactly(rest, 2, marker))
         words = self._words(source)
         if not rest:
-            lines = [line.rstrip() for line in self._say(words).rstrip("\n").splitlines()]
-            if lines[0].startswith("<!-- attr "):  # A report as Markdown brings its own marker.
-                lines = lines[1:-1]
-            text = "\n".join(lines)
-            return f"\n{text}\n" if "--markdown" in words else f"\n```\n{text}\n```\n"
+            return _block(self._say(words))
         path, form = _exactly(rest, 2, marker)
         return written(json.loads(self._say([*words, "--json"])), path, form)
 
@@ -81,6 +77,8 @@ class Sources:
         verb, *words = command.split()
         if verb not in READ + DECLARED:
             raise InputError(f"attr {verb}: a marker may ask {', '.join(READ + DECLARED)} only")
+        if verb == "report" and "--markdown" not in words:
+            raise InputError("attr report: writes a page; in a marker it needs --markdown")
         if option := next((w for w in words if w.split("=")[0] in WRITING), None):
             raise InputError(f"{option} has no place in a marker: what is shown comes from the recordings as they are")
         names = [w for w in words if not w.startswith("-") and (self.traces / w).exists() and "/" not in w]
@@ -111,6 +109,14 @@ class Sources:
         except ValueError as error:
             raise DataError(f"file {name} is not JSON: {error}; only its sha256 can be asked for") from error
         return written(value, path, form)
+
+
+def _block(said: str) -> str:
+    """What a command printed, as it stands between two markers: code, or Markdown that brings its markers with it."""
+    lines = [line.rstrip() for line in said.rstrip("\n").splitlines()]
+    if lines and lines[0].startswith("<!-- attr ") and lines[-1] == "<!-- end -->":
+        return "\n".join(["", *lines[1:-1], ""])
+    return "\n".join(["", "```", *lines, "```", ""])
 
 
 def _exactly(rest: list[str], count: int, marker: Marker) -> list[str]:
