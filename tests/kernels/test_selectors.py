@@ -252,3 +252,13 @@ def test_files_of_another_kind_or_absent_are_sentences(captured: Any, tmp_path: 
     (tmp_path / "scores.npy").write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr': '|O'}")
     with pytest.raises(DataError, match="no .npy file of numbers"):
         captured.read(tmp_path / "scores.npy")
+
+
+def test_the_committed_captured_input_is_real_text_and_selected_exactly(kernel: Kernel, captured: Any, root: Path) -> None:
+    path, shape = root / "traces" / "pydoc_minilm_8k.safetensors", {"rows": 2, "columns": 8192, "k": 512}
+    assert "not a trained indexer" in captured.label(path)
+    inputs = captured.matrix(path, shape)
+    assert failed(kernel, inputs, selected(kernel, inputs, "numpy_partition", shape), shape) == set()
+    # Queries of neighbouring tokens choose alike; those of random matrices share 512 of 8192 columns by chance alone.
+    first, second = (set(np.argsort(-row)[:512]) for row in inputs["scores"])
+    assert len(first & second) > 3 * 512 * 512 / 8192
