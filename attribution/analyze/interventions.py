@@ -90,7 +90,7 @@ def _quantities(recording: Recording, runs: pd.DataFrame, base: str, arm: str) -
     rows = recording.table("rows")
     rows = rows[rows["run"].isin(traced_runs(recording, base, arm)["run"])]
     per_batch, ctas = flags.get("BLOCK_Q", math.nan), knobs.get("ctas", math.nan)
-    if flags.get("SCHEDULE") == SHARES and not math.isnan(ctas):
+    if machine["kind"] != "host" and flags.get("SCHEDULE") == SHARES and not math.isnan(ctas):
         # Rows that two CTAs share are counted by both; what a CTA has to do is its equal part.
         total = int(recording.manifest["plan"]["shape"]["q"])
         busiest, mean, source = total / ctas * -(-ctas // sms), total / sms, "equal shares"
