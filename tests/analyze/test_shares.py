@@ -62,6 +62,10 @@ def test_communication_is_no_work(kernels: pd.DataFrame, ranges: pd.DataFrame) -
     names = kernels["kernel_name"].astype(str).replace("void attend(float *)", "void attend_nccl(float *)")
     found = range_share(kernels.assign(kernel_name=names.astype("category")), ranges, "indexer", "launched_by_thread")
     assert found.communication_ns == 0
+    # Communication inside the part is not the part's work either.
+    names = ["ncclDevKernel(int)" if i == 0 else n for i, n in enumerate(kernels["kernel_name"].astype(str))]
+    found = range_share(kernels.assign(kernel_name=pd.Categorical(names)), ranges, "indexer", "launched_by_thread")
+    assert found.share_pct == pytest.approx(100 * 870 / 2670)
     alone = kernels.assign(kernel_name=pd.Categorical(["ncclDevKernel(int)"] * len(kernels)))
     with pytest.raises(DataError, match="no work"):
         range_share(alone, ranges, "indexer", "launched_by_thread")
