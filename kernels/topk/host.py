@@ -25,7 +25,7 @@ Keys = NDArray[np.uint32]
 Places = NDArray[np.int64]
 TOP = 0xFFFFFFFF
 MINUS_ZERO, PLUS_ZERO, PLUS_INF = 0x7FFFFFFF, 0x80000000, 0xFF800000
-MARGIN, GROUPS_MOST, GROUP_REACH = 6.0, 4, 48
+MARGIN, GROUPS_MOST, GROUP_REACH = 5.0, 4, 48
 LIMITS = ("underflow", "row", "uncertain")
 """Why a row is selected again: too few candidates, too many, or a list that may have lost one."""
 

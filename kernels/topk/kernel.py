@@ -21,7 +21,7 @@ FLAGS = {
         "where candidates come from: lists of each thread, heaps of each thread, a sampled threshold, a histogram",
         ("online", "heap", "threshold", "histogram"),
     ),
-    "CANDIDATE_CAPACITY": Flag(8192, "candidates that a CTA holds; 16384 leave room for one CTA an SM, 14080 for two"),
+    "CANDIDATE_CAPACITY": Flag(6144, "candidates that a CTA holds; 16384 leave room for one CTA an SM, 14080 for two"),
     "STORAGE": Flag("both", "a candidate is score and index, or the index alone", ("both", "index")),
     "RESERVE": Flag(
         "scan",

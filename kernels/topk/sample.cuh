@@ -18,7 +18,7 @@ constexpr int GROUP_REACH = 48 * SIZE;    // keys of a row for which one more gr
 constexpr int DENSE = 2 * (SIZE > shape::K ? SIZE : shape::K);
 static_assert(DENSE <= shape::CAPACITY);
 // Standard deviations of the number of sampled winners that the threshold leaves room for, as if keys were independent.
-constexpr float MARGIN = 6.f;
+constexpr float MARGIN = 5.f;
 
 struct Threshold {
   u32 low, hint;
