@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attribution.analyze.ladder import ladder
 from attribution.claim import answers
 from attribution.errors import InputError
+from attribution.plan import NULL
 from attribution.recording import Recording
 from attribution.show.plot import COLOURS, GREY, save
 from attribution.tables import records
@@ -40,8 +41,13 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
     from matplotlib.figure import Figure
 
     base = next((s["arm"] for s in reversed(sides) if s["question"] == s["arm"]), None)
-    found = [r for r in records(answers(recording, scope=scope)) if r["base"] == base and r["pairs"]]
-    heights = [0.55 * len(sides) + 1.0, 0.42 * len(found) + 1.0][: 2 if found else 1]
+    # The null arm answers once for every stage; a reader needs the one beside the interventions.
+    found = [
+        r
+        for r in records(answers(recording, scope=scope))
+        if r["base"] == base and r["pairs"] and (r["arm"] != NULL or r["stage"] == "main")
+    ]
+    heights = [0.5 * len(sides) + 0.8, 0.32 * len(found) + 0.8][: 2 if found else 1]
     figure = Figure(figsize=(10, sum(heights) + 0.5), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     draw_ladders(panels[0], sides, steps, scope)
@@ -51,40 +57,31 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
 
 
 def draw_ladders(axes: Axes, sides: Sequence[Mapping[str, Any]], steps: Steps, scope: str | None) -> None:
-    """One bar an arm: the rungs of its ladder stacked, or its time whole and grey."""
+    """One bar an arm: main with the rungs of its ladder stacked (grey without rungs), and pale the other stages."""
+    longest = max(float(s["operator_high_ns"]) for s in sides) / 1e6
     for place, side in enumerate(sides):
+        main, whole, high = (side[f"{key}_ns"] / 1e6 for key in ("main", "operator", "operator_high"))
+        axes.barh([place], [whole], color=GREY, alpha=0.45)
         rungs = steps.get(side["arm"], ())
         if not rungs:
-            axes.barh([place], [side["main_ns"] / 1e6], color=GREY)
+            axes.barh([place], [main], color=GREY)
         for i, rung in enumerate(rungs):
             begin, width = (rung["time_ns"] - rung["step_ns"]) / 1e6, rung["step_ns"] / 1e6
             firm = rung["verdict"] == "measured"
-            axes.barh(
-                [place],
-                [width],
-                left=[begin],
-                color=COLOURS[i],
-                alpha=1.0 if firm else 0.4,
-                hatch=None if firm else "//",
-            )
-            text = f"{rung['adds'].removeprefix('+ ')}\n{width:.2f}"
-            fits = width > 0.1 * max(float(s["main_ns"]) for s in sides) / 1e6
-            if fits:
-                axes.annotate(text, (begin + width / 2, place), ha="center", va="center", fontsize=7, color="white")
-        end, half = side["main_ns"] / 1e6, (side["main_high_ns"] - side["main_ns"]) / 1e6
-        axes.errorbar([end], [place], xerr=[half], color="black", capsize=2, linewidth=1)
-        axes.annotate(
-            f"{end:.3f} ms",
-            (end + max(half, 0.0), place),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-        )
+            bar = axes.barh([place], [width], left=[begin], color=COLOURS[i], hatch=None if firm else "//")
+            bar.patches[0].set_alpha(1.0 if firm else 0.4)
+            if width > 0.08 * longest:
+                words = f"{rung['adds'].removeprefix('+ ')}\n{width:.2f}"
+                colour = "white" if firm else "black"
+                axes.text(begin + width / 2, place, words, ha="center", va="center", fontsize=7, color=colour)
+        axes.errorbar([whole], [place], xerr=[high - whole], color="black", capsize=2, linewidth=1)
+        axes.text(high + 0.01 * longest, place, f"{whole:.3f}", va="center", fontsize=8)
     axes.set_yticks(range(len(sides)), [str(s["arm"]) for s in sides])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(float(s["main_high_ns"]) for s in sides) / 1e6)
-    axes.set_xlabel(f"ms of stage main ({scope}): what each rung adds")
+    axes.set_xlim(0, 1.1 * longest)
+    axes.set_xlabel(
+        f"ms ({scope}): the operator; in colour what each rung adds to its main stage, pale the other stages"
+    )
 
 
 def draw_interventions(axes: Axes, found: Sequence[Mapping[str, Any]], base: str) -> None:
