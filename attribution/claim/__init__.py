@@ -38,6 +38,10 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
     check_traces(recording)
     asked = _asked(recording)
+    for (_, arm), facts in asked.items():
+        # The null arm asks in what was timed; a variant's own question is asked where it says, or not at all.
+        if arm == NULL and facts["stage"] not in known and "operator" in known:
+            facts["stage"] = "operator"
     declared = {arm["variant"]: arm["flags"] for q in recording.manifest["plan"]["questions"] for arm in q["arms"]}
     parts = []
     for name in dict.fromkeys(stage or facts["stage"] for facts in asked.values()):
