@@ -1,0 +1,108 @@
+"""The standalone selector on the card of this machine: its share of the copy bandwidth, and against torch.topk.
+
+In: a GPU and torch.  Out: (what, ratio, target) rows; all samples in milliseconds as JSON in the folder that `ATTR_BENCH_OUT`
+names, if it is set.  Q 4096, K 2048, causal rows of normal scores; graph replays in a fresh random order every round, the
+selector twice (the null pair).  Every output is checked before it is timed and once more behind the last replay.
+DeepSelect's figures are another run's on the same model of card: they are compared as multiples of that run's copy, and say
+nothing finer than their two digits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attribution.declare import load_kernel, shipped_root
+from bench.gpu import graph, paired, ratio
+
+K = 2048
+WIDE = (131072, 163840)
+WIDTHS = (8192, 16384, 32768, 65536, *WIDE)
+FEW_ROWS = ((512, 131072), (64, 131072), (8, 131072), (1, 131072), (1, 8192))
+COPY_BYTES = 1 << 30
+DEEPSELECT_COPY_BYTE_PER_S = 4.24e12
+DEEPSELECT_MS = {
+    8192: (0.184, 0.161),
+    16384: (0.449, 0.325),
+    32768: (0.776, 0.511),
+    65536: (1.116, 0.672),
+    131072: (1.499, 0.984),
+}
+"""Columns -> as its authors ship it for this K, and the same body with 512 threads."""
+
+
+def module(name: str) -> Any:
+    package = load_kernel(shipped_root(), "topk").inputs.__module__.rsplit(".", 1)[0]
+    return importlib.import_module(f"{package}.{name}")
+
+
+def copy() -> Any:
+    """A copy of COPY_BYTES within the card's memory."""
+    import torch
+
+    source = torch.randint(0, 255, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def checked(inputs: Any, out: Any) -> None:
+    """Raises AssertionError for a wrong row."""
+    gpu, shape = module("gpu"), dict(zip(("q", "n"), inputs["scores"].shape, strict=True))
+    flags = load_kernel(shipped_root(), "topk").resolve_flags({"K": K})
+    bad = [
+        c
+        for c in gpu.check(inputs, {"indices": out}, gpu.reference(inputs, shape, flags), shape, flags)
+        if not c.passed
+    ]
+    assert not bad, bad
+
+
+def measured(rows: int, columns: int, copying: Any) -> dict[str, list[float]]:
+    """Milliseconds of every round: the selector twice, torch.topk of the same matrix, and the copy."""
+    import torch
+
+    topk = module("operator").topk
+    inputs = module("gpu").inputs({"q": rows, "n": columns}, "normal", 11)
+    out = topk(inputs["scores"], inputs["start"], inputs["end"], K)
+    checked(inputs, out)
+    arms = {
+        name: graph(lambda: topk(inputs["scores"], inputs["start"], inputs["end"], K, out))
+        for name in ("topk", "again")
+    }
+    places, values = torch.topk(inputs["scores"], K, 1, sorted=False)[::-1]
+    arms["torch"] = graph(lambda: torch.topk(inputs["scores"], K, 1, sorted=False, out=(values, places)))
+    arms["copy"] = graph(copying)
+    out.fill_(-7)
+    times = paired(arms)
+    checked(inputs, out)
+    return times
+
+
+def ratios() -> Iterator[tuple[str, float, str]]:
+    import torch
+
+    copying, kept = copy(), {}
+    for rows, columns in (*((4096, n) for n in WIDTHS), *FEW_ROWS):
+        what, times = f"topk Q {rows} N {columns}", measured(rows, columns, copying)
+        kept[f"{rows}x{columns}"] = times
+        yield f"{what}: torch.topk / topk", ratio(times, "torch", "topk"), ">= 1.2" if rows == 4096 else "> 1"
+        yield f"{what}: null pair", ratio(times, "again", "topk"), "1.00"
+        if rows == 4096:
+            matrix = 4 * rows * columns / (2 * COPY_BYTES)  # one read of it, in copies
+            share = matrix * ratio(times, "copy", "topk")
+            yield (
+                f"{what}: one read of the matrix, of the copy bandwidth",
+                share,
+                ">= 0.55" if columns in WIDE else "reported",
+            )
+            for tier, ms in zip(("as shipped", "512 threads"), DEEPSELECT_MS.get(columns, ()), strict=False):
+                copies = ms * 1e-3 * DEEPSELECT_COPY_BYTE_PER_S / (2 * COPY_BYTES)
+                yield f"{what}: DeepSelect {tier} / topk, both in copies", copies * ratio(times, "copy", "topk"), "> 1"
+        torch.cuda.empty_cache()
+    if folder := os.environ.get("ATTR_BENCH_OUT"):
+        facts = {"card": torch.cuda.get_device_name(), "torch": torch.__version__, "k": K, "milliseconds": kept}
+        Path(folder, "topk_goals.json").write_text(json.dumps(facts), encoding="utf-8")
