@@ -54,12 +54,15 @@ class Sweep:
     skipped: tuple[Mapping[str, Any], ...] = ()
 
 
-def known(root: Path, machine: str) -> list[dict[str, Any]]:
-    """A mapping each selector of a machine ("cuda" or "host"): name, version, needs, and why it cannot be used ('')."""
+def known(root: Path, machine: str, arch: str = "") -> list[dict[str, Any]]:
+    """A mapping each selector of a machine ("cuda" or "host"): name, version, needs, and why it cannot be used ('').
+
+    `arch`: of the GPU, such as `sm_90`; '' when there is none to ask about.
+    """
     module = sweep.part(load_kernel(root, KERNEL), "known")
     table = module.GPU if machine == "cuda" else module.HOST
     return [
-        {"name": name, "version": one.version(), "needs": list(one.needs), "missing": module.missing(name)}
+        {"name": name, "version": one.version(), "needs": list(one.needs), "missing": module.missing(name, arch)}
         for name, one in table.items()
     ]
 
@@ -69,7 +72,7 @@ def ask(root: Path, machine: str, axes: Axes) -> Sweep:
     kernel = load_kernel(root, KERNEL)
     gpu = probe.choose(machine, kernel.gpu, kernel.name)
     where = "host" if gpu is None else "cuda"
-    table = _chosen(known(root, where), axes.selectors, BASES[where])
+    table = _chosen(known(root, where, gpu.arch if gpu else ""), axes.selectors, BASES[where])
     names = [facts["name"] for facts in table if not facts["missing"]]
     files = _files(kernel, axes.files)
     planning = replace(kernel, distributions=(*kernel.distributions, *files))

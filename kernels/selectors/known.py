@@ -17,11 +17,15 @@ COLUMN_ZERO = "rows start at column zero (one request in the chunk, no context p
 
 @dataclass(frozen=True)
 class Known:
-    """A selector: the module it comes in, its distribution on PyPI, and its conditions in words."""
+    """A selector: the module it comes in, its distribution on PyPI, and its conditions in words.
+
+    capabilities: those that the distribution's wheel has machine code for, () for any; a build of one's own has no such wheel.
+    """
 
     module: str
     package: str
     needs: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
 
     def version(self) -> str:
         """`package version`, or what the module is when it has no distribution."""
@@ -40,8 +44,10 @@ GPU: Mapping[str, Known] = {
         "deep_select",
         "tokenspeed-deepselect",
         (COLUMN_ZERO, "row stride a multiple of what deep_select.get_stride_requirement() says", "no NaN"),
+        # cuobjdump on 1.0.0.post20260910: sm_100a and sm_103a, and PTX for these alone.
+        ("sm_100", "sm_103"),
     ),
-    "vllm_per_row": Known("vllm", "vllm"),
+    "vllm_per_row": Known("vllm", "vllm", (COLUMN_ZERO,)),
 }
 HOST: Mapping[str, Known] = {
     "numpy_partition": Known("numpy", "numpy"),
@@ -49,9 +55,11 @@ HOST: Mapping[str, Known] = {
 }
 
 
-def missing(name: str) -> str:
-    """Why the selector cannot be used here, '' when it is installed."""
+def missing(name: str, arch: str = "") -> str:
+    """Why the selector cannot be used on this GPU (`sm_90`; '' for any), '' when it is installed and has code for it."""
     known = {**GPU, **HOST}[name]
     if known.module and importlib.util.find_spec(known.module) is None:
         return f"{known.package} is not installed"
+    if arch and known.capabilities and arch not in known.capabilities and " " in known.version():
+        return f"{known.version()} has machine code for {' and '.join(known.capabilities)} only, and this GPU is {arch}"
     return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,14 @@ def test_what_is_not_installed_is_missing(kernel: Kernel, monkeypatch: pytest.Mo
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert known.missing("deepselect") == "tokenspeed-deepselect is not installed"
     assert known.missing("our_topk") == ""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    # A build of one's own has no distribution, and may have code for any GPU.
+    assert known.missing("deepselect", "sm_90") == ""
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0.0")
+    reason = "tokenspeed-deepselect 1.0.0 has machine code for sm_100 and sm_103 only, and this GPU is sm_90"
+    assert known.missing("deepselect", "sm_90") == reason
+    assert known.missing("deepselect", "sm_100") == ""
+    assert known.missing("deepselect") == ""
 
 
 # --- captured matrices -------------------------------------------------------------------------------------------
@@ -254,7 +263,9 @@ def test_files_of_another_kind_or_absent_are_sentences(captured: Any, tmp_path: 
         captured.read(tmp_path / "scores.npy")
 
 
-def test_the_committed_captured_input_is_real_text_and_selected_exactly(kernel: Kernel, captured: Any, root: Path) -> None:
+def test_the_committed_captured_input_is_real_text_and_selected_exactly(
+    kernel: Kernel, captured: Any, root: Path
+) -> None:
     path, shape = root / "traces" / "pydoc_minilm_8k.safetensors", {"rows": 2, "columns": 8192, "k": 512}
     assert "not a trained indexer" in captured.label(path)
     inputs = captured.matrix(path, shape)
