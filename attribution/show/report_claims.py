@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from attribution.errors import AttrError
 from attribution.recording import Recording
 from attribution.show import report_svg as svg
 from attribution.show.cells import DASH, interval_ms, interval_ratio, interval_share
-from attribution.show.report_blocks import Claim, Claims, Section
+from attribution.show.report_blocks import Claim, Claims, Section, Text
 from attribution.tables import records
 
 LEAD = (
@@ -21,10 +22,13 @@ LEAD = (
 
 
 def claims_section(recording: Recording) -> Section:
-    """Every answer of the recording, by base.  Raises DataError."""
+    """Every answer of the recording, by base; where it has none, the sentence why."""
     from attribution.claim import answers
 
-    rows = records(answers(recording))
+    try:
+        rows = records(answers(recording))
+    except AttrError as error:
+        return Section("claims", "Claims", LEAD, (Text(f"No claims: {error}", missing=True),))
     bases = dict.fromkeys(str(row["base"]) for row in rows)
     blocks = tuple(_claims(base, [row for row in rows if row["base"] == base]) for base in bases)
     return Section("claims", "Claims", LEAD, blocks)

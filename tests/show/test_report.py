@@ -314,8 +314,10 @@ def test_refusals_of_the_analysis_are_sentences_in_the_page(whole: Recording, mo
     def refuse(*_: object, **__: object) -> None:
         raise AttrError("planted refusal")
 
+    monkeypatch.setattr("attribution.claim.answers", refuse)
     monkeypatch.setattr("attribution.analyze.book.book", refuse)
     monkeypatch.setattr("attribution.analyze.critical.path", refuse)
     page = report_html.html(report(whole))
+    assert "No claims: planted refusal" in page
     assert "full: planted refusal" in page
     assert "No critical path: planted refusal" in page
