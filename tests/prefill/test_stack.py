@@ -129,6 +129,12 @@ def one_less(call: Any, top_k: int) -> Any:
     return found
 
 
+def one_too_low(call: Any, top_k: int) -> Any:
+    """The last of the selected keys gives way to one three ranks below."""
+    best = torch_scores(call).topk(top_k + 3, dim=1).indices.int()
+    return torch.cat([best[:, : top_k - 1], best[:, -1:]], 1)
+
+
 def the_first_keys(call: Any, top_k: int) -> Any:
     return torch.arange(top_k, dtype=torch.int32).expand(call.q.shape[0], top_k)
 
@@ -140,6 +146,7 @@ def the_first_keys(call: Any, top_k: int) -> Any:
         pytest.param(one_beyond, "inside_bounds", id="one-beyond"),
         pytest.param(twice, "unique", id="twice"),
         pytest.param(one_less, "selected_count", id="one-less"),
+        pytest.param(one_too_low, "among_the_best", id="one-too-low"),
         pytest.param(the_first_keys, "among_the_best", id="the-first-keys"),
     ],
 )
