@@ -20,6 +20,9 @@ def test_everything_under_traces_is_a_recording_or_described() -> None:
     for entry in TRACES.iterdir():
         if entry.name != "README.md":
             assert f"`{entry.name}`" in text, f"{entry.name} is not described in traces/README.md"
+        # Recordings hash themselves; of anything else the description must have the hash, which is verified.
+        if entry.is_file() and entry.name not in ("README.md", "VOID.toml"):
+            assert f"<!-- file {entry.name} :: sha256 :: text -->" in text, f"{entry.name} has no hash in traces/README.md"
     size = sum(f.stat().st_size for f in TRACES.rglob("*") if f.is_file())
     assert size < 30e6
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attribution.errors import AttrError
+from attribution.verify import figures
 from attribution.verify.documents import Document
-from attribution.verify.markers import Marker, parse
+from attribution.verify.markers import Marker, Parsed, parse
 from attribution.verify.numbers import unmarked
 from attribution.verify.sources import Sources
 
@@ -44,10 +45,20 @@ def verify(document: Document, sources: Sources) -> Iterator[Found]:
         for fault in parsed.faults:
             yield Found(*at, fault.line, "malformed", "", "", fault.reason)
         for marker in parsed.markers:
-            state, detail = _state(marker, sources)
+            state, detail = _state(marker, document, sources)
             yield Found(*at, marker.line, state, str(marker), marker.body.strip(), detail)
-        for line, number in unmarked(text, parsed):
+        for line, number in [*unmarked(text, parsed), *_unmarked_figures(text, parsed, document)]:
             yield Found(*at, line, "unmarked", "", number, f"{number} is in no marker")
+
+
+def _unmarked_figures(text: str, parsed: Parsed, document: Document) -> Iterator[tuple[int, str]]:
+    """Images outside markers that show a measured number, or may: only the text of an SVG can be read."""
+    for line, file in figures.images(text, parsed):
+        path = document.path.parent / file
+        if not path.is_file():
+            yield line, f"the image {file}, which is not there,"
+        elif path.suffix != ".svg" or any(unmarked(shown, parse(shown)) for shown in figures.texts(path)):
+            yield line, f"the figure {file}"
 
 
 def damaged(sources: Sources) -> Iterator[Found]:
@@ -61,20 +72,27 @@ def update(document: Document, sources: Sources) -> int:
     changed = 0
     for i, (place, text) in enumerate(document.texts):
         for marker in reversed(parse(text).markers):
-            if _state(marker, sources)[0] == "differs":
+            if _state(marker, document, sources)[0] != "differs":
+                continue
+            changed += 1
+            if figures.is_figure(marker):
+                figures.redraw(marker, document.path.parent, sources)
+            else:
                 text = text[: marker.start] + sources.text(marker) + text[marker.end :]
-                changed += 1
         document.texts[i] = (place, text)
     if changed:
         document.write()
     return changed
 
 
-def _state(marker: Marker, sources: Sources) -> tuple[str, str]:
+def _state(marker: Marker, document: Document, sources: Sources) -> tuple[str, str]:
     """State and detail of one marker."""
     if marker.kind == "typed:":
         return "typed", marker.spec
     try:
+        if figures.is_figure(marker):
+            drawn = figures.difference(marker, document.path.parent, sources)
+            return ("differs", f"{marker}: {drawn}") if drawn else ("same", "")
         expected = sources.text(marker)
     except AttrError as error:
         return "no source", f"{marker}: {error}"

@@ -28,6 +28,8 @@ READ = (
 """Verbs that answer from recordings."""
 DECLARED = ("list", "predict")
 """Verbs that answer from declarations and need no recording."""
+DIGITS = 16
+"""Of a file's sha256: enough against accidents, short enough for a table."""
 SAYING_VOID = ("claim", "show")
 WRITING = ("--plot", "--out", "--perfetto", "--root", "--traces", "--json", "--overwrite")
 _CONSTANT = re.compile(r"(?P<module>[a-z_]+(?:\.[a-z_]+)*)\.(?P<name>[A-Z][A-Z0-9_]*)")
@@ -55,6 +57,10 @@ class Sources:
             return _block(self._say(words))
         path, form = _exactly(rest, 2, marker)
         return written(json.loads(self._say([*words, "--json"])), path, form)
+
+    def draw(self, command: str, figure: Path) -> None:
+        """Draw the figure of a command into a file.  Raises AttrError."""
+        self._printed([*self._words(command), "--plot", str(figure)])
 
     def damaged(self) -> list[tuple[str, str]]:
         """(recording, reason) of each one in the folder that is not what was written."""
@@ -97,13 +103,13 @@ class Sources:
             raise DataError(f"{name} is void: {'; '.join(reasons)}; only `attr claim` and `attr show` may stand here")
 
     def _file(self, name: str, path: str, form: str) -> str:
-        """A value of a JSON file in the folder; path `sha256` is the hash of its bytes.  Raises InputError, DataError."""
+        """A value of a JSON file in the folder; path `sha256` is the start of its bytes' hash.  Raises InputError, DataError."""
         file = self.traces / name
         if "/" in name or not file.is_file():
             raise InputError(f"file {name}: there is no such file in {self.traces.name}/")
         content = file.read_bytes()
         if path == "sha256":
-            return hashlib.sha256(content).hexdigest()
+            return hashlib.sha256(content).hexdigest()[:DIGITS]
         try:
             value: Any = json.loads(content)
         except ValueError as error:
