@@ -19,7 +19,7 @@ from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
 from attribution.launch import Ceiling
-from attribution.measure import ceilings, clocks, cold, facts, host, ncu, stamp, timing, worker
+from attribution.measure import ceilings, clocks, cold, facts, host, lost_work, ncu, stamp, timing, worker
 from attribution.measure.job import Case, MachineLost
 from attribution.measure.manifest import inputs_hash
 from attribution.measure.prepared import Module, Prepared
@@ -145,6 +145,14 @@ class CudaMachine:
             self.tell("doing", label=f"building {arm.name}")
             self._builds[key] = build(self.kernel, arm.flags, self.arch)
         return self._builds[key].identity
+
+    def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
+        opcodes = lost_work.opcodes_of(same, self._facts["metrics"])
+        if not opcodes or self.kernel.source is None:
+            return ""
+        for one in (base, arm):
+            self.build(one)
+        return lost_work.lost_work(self._builds[json_text(base.flags)], self._builds[json_text(arm.flags)], opcodes)
 
     def prepare(self, arm: Arm, inputs: Mapping[str, Any]) -> Prepared:
         """The arm on these inputs, ready to run."""

@@ -53,6 +53,9 @@ class HostMachine:
     def build(self, arm: Arm) -> str:
         return ""
 
+    def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
+        return ""
+
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         return ()
 

@@ -73,6 +73,9 @@ class Machine(Protocol):
     def build(self, arm: Arm) -> str:
         """Identity of the arm's build, '' where nothing is built.  Raises BuildError."""
 
+    def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
+        """What of `same` the arm's build lacks altogether, in a sentence; '' when nothing is missing or nothing is built."""
+
     def output(self, arm: Arm, case: Case) -> Any:
         """One execution, not timed."""
 
@@ -87,8 +90,8 @@ class Job:
     """One measurement under way.
 
     `refused`: (question, arm) -> why its runs are skipped, from the start or from a failed check on.
-    `began` is told every run just before it starts.  Finished runs wait up to `keep_s` to be written together: writing takes
-    longer than a short round.
+    `began` is told every run just before it starts.  `same`: variant -> the counters that it must share with its base.
+    Finished runs wait up to `keep_s` to be written together: writing takes longer than a short round.
     """
 
     def __init__(
@@ -101,12 +104,13 @@ class Job:
         refused: Mapping[tuple[str, str], str] | None = None,
         began: Callable[[PlannedRun], None] = lambda run: None,
         keep_s: float = 0.0,
+        same: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.plan, self.kernel, self.machine, self.partial, self.began = plan, kernel, machine, partial, began
         self.refused: dict[tuple[str, str], str] = dict(refused or {})
         self.checked: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
-        self.rounds_run = plan.rounds
+        self.rounds_run, self.same = plan.rounds, dict(same or {})
         self.keep_s, self._written_s = keep_s, time.monotonic()
         self._waiting: list[tuple[int, dict[str, Table]]] = []
         self.runs_s = self.checks_s = 0.0
@@ -235,7 +239,7 @@ class Job:
         self.began(run)
         if key not in self.refused and key not in self.checked:
             self.checked.add(key)
-            if reason := self._fresh(before, run.arm, "before", out.checks):
+            if reason := self._lost_work(run) or self._fresh(before, run.arm, "before", out.checks):
                 self.refused[key] = reason
         if key in self.refused:
             out.status, out.reason = "skipped", self.refused[key]
@@ -245,6 +249,14 @@ class Job:
         except FAULTS as error:
             out.fail(f"{type(error).__name__}: {error}")
         return out
+
+    def _lost_work(self, run: PlannedRun) -> str:
+        """Why an arm need not run at all: its machine code lacks what it must share with its base."""
+        base = next(q.arms[0] for q in self.plan.questions if q.base == run.question)
+        try:
+            return self.machine.lost_work(base, run.arm, self.same.get(run.arm.variant, ()))
+        except FAULTS as error:
+            return f"{type(error).__name__}: {error}"
 
     def _measure(self, ready: Sequence[tuple[PlannedRun, _Outcome]]) -> None:
         """One run of each, and the check of what it left behind.  Raises what the machine raises."""

@@ -72,7 +72,10 @@ def execute(
     source = source_hash(kernel)
     identity = {**plan.facts(), "machine": {"kind": "cuda"}, "source": source, "options": as_json(asdict(options))}
     partial = Partial(path, identity, resume)
-    order = Order(str(kernel.folder.parent.parent), plan.facts(), identity, options, rule)
+    same = {
+        v: list(variants[v].same) for v in sorted({a.variant for q in plan.questions for a in q.arms}) if v in variants
+    }
+    order = Order(str(kernel.folder.parent.parent), plan.facts(), identity, options, rule, same=same)
     runs = {run.run: run for run in planned_runs(plan, options.traced_rounds)}
     while True:
         ended = run_worker(order, path, partial.folder, command, options.timeout_s, progress)

@@ -71,6 +71,8 @@ class Order:
     rule: stopping.Rule | None = None
     refused: tuple[tuple[str, str, str], ...] = ()
     """(question, arm, reason): runs of these are skipped."""
+    same: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Variant -> counters that it must share with its base."""
     mode: str = "time"
     """`time` runs the job; another one (ncu, cupti) is a profiler's and runs every arm inside named ranges."""
 
@@ -135,7 +137,7 @@ def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = 
             tell("finished", rounds=plan.rounds, stopping=None, runs_s=0.0, checks_s=0.0)
             return
         refused = {(q, a): reason for q, a, reason in order.refused}
-        job = Job(plan, kernel, machine, partial, order.rule, refused, began, order.options.keep_s)
+        job = Job(plan, kernel, machine, partial, order.rule, refused, began, order.options.keep_s, order.same)
         job.execute(lambda done, total, label: tell("progress", done=done, total=total, label=label))
         spent = {"runs_s": round(job.runs_s, 3), "checks_s": round(job.checks_s, 3)}
         tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None, **spent)

@@ -58,6 +58,9 @@ class Machine:
     def build(self, arm: Any) -> str:
         return f"build of {arm.flags}"
 
+    def lost_work(self, base: Any, arm: Any, same: Any) -> str:
+        return f"its work is lost: {list(same)}" if self.what == "lost_work" and arm.name == self.arm else ""
+
     def output(self, arm: Any, case: Any) -> str:
         return "right"
 

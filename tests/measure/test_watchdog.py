@@ -151,6 +151,18 @@ def test_an_error_of_one_arm_and_a_wrong_output_need_no_new_worker(
         assert answers(made, "operator").set_index("arm").loc["scalar", "verdict"] in ("void", "undecided")
 
 
+def test_an_arm_whose_machine_code_lost_its_work_is_not_run(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, "scalar:lost_work")
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    mine = runs[runs["arm"] == "scalar"]
+    assert set(mine["status"]) == {"skipped"}
+    assert mine["reason"].str.contains("its work is lost: ['bytes', 'ctas']", regex=False).all()
+    assert not made.table("times")["run"].isin(mine["run"]).any()
+    assert answers(made, "operator").set_index("arm").loc["scalar", "verdict"] == "void"
+
+
 def test_a_worker_that_cannot_start_is_one_sentence_and_nothing_is_published(
     hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
