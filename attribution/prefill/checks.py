@@ -19,8 +19,8 @@ from attribution.prefill.stack import IndexCall
 
 ROWS = 32
 """Rows of a call that are compared with the reference."""
-TOLERANCE = 2e-3
-"""Of a row's largest score; kernel index_topk's declared tolerance for its narrowest head sum is this."""
+TOLERANCE = 4e-3
+"""Of a row's largest score; kernel index_topk declares 3e-3 for its f16 sums over heads."""
 LOGITS_TOLERANCE = 0.05
 """Norm of the difference over norm, of two requests of one arm.  An operator may give keys in another order each time, sums
 then round differently, and keys that tie within rounding change places: this notices a broken request, not a wrong key."""
