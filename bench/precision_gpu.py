@@ -57,7 +57,7 @@ def planted_root(folder: Path) -> Path:
 
 def record(kernel: Kernel, variants: dict[str, Variant], names: list[str], over: Overrides, path: Path) -> None:
     """One recording in scope graph, whole operators only."""
-    options = Options(scopes=("graph",), traced_rounds=0, stages=("operator",), timeout_s=60.0)
+    options = Options(scopes=("graph",), traced_rounds=0, stages=("operator",), rest=2.0, timeout_s=60.0)
     watch.execute(plan(kernel, variants, names, over), kernel, variants, path, lambda *_: None, options)
 
 

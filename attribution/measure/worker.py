@@ -50,8 +50,8 @@ class Options:
     keep_s: float = 2.0
     stages: tuple[str, ...] = ("main", "operator")
     """What scope graph replays; the operator is among them."""
-    rest: float = 2.0
-    """Rest of the card after each arm's turn, as a multiple of the turn's work."""
+    rest: float = 1.0
+    """Rest of the card after each arm's turn, as a multiple of the turn's work: at most half of any 50 ms is then work."""
 
 
 class Written(Protocol):
