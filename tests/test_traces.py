@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from attribution.claim import answers
+from attribution.claim.expectations import claims, overturned
 from attribution.claim.void import void_reasons
 from attribution.recording import open_recording
 
@@ -22,7 +25,9 @@ def test_everything_under_traces_is_a_recording_or_described() -> None:
             assert f"`{entry.name}`" in text, f"{entry.name} is not described in traces/README.md"
         # Recordings hash themselves; of anything else the description must have the hash, which is verified.
         if entry.is_file() and entry.name not in ("README.md", "VOID.toml"):
-            assert f"<!-- file {entry.name} :: sha256 :: text -->" in text, f"{entry.name} has no hash in traces/README.md"
+            assert f"<!-- file {entry.name} :: sha256 :: text -->" in text, (
+                f"{entry.name} has no hash in traces/README.md"
+            )
     size = sum(f.stat().st_size for f in TRACES.rglob("*") if f.is_file())
     assert size < 30e6
 
@@ -35,6 +40,30 @@ def test_loads_and_answers(path: Path) -> None:
     assert len(found)
     listed = [bool(void_reasons(recording, scope.split("/")[0])) for scope in found["scope"]]
     assert (found["verdict"] == "void").tolist() == listed, found[["arm", "scope", "verdict", "reasons"]]
+
+
+INTERVAL = re.compile(r"\[\s*([-\d.e]+)\s*,\s*([-\d.e]+)\s*\]")
+
+
+def forgotten(refuted: pd.DataFrame, texts: dict[str, str]) -> list[str]:
+    """Refuted expectations of variants that their file still declares without still stating that interval anywhere."""
+    out = []
+    for row in refuted.to_dict("records"):
+        text = texts.get(row["kernel"], "")
+        stated = {(float(a), float(b)) for a, b in INTERVAL.findall(text)}
+        if f"[{row['arm']}]" in text and (row["expected_low"], row["expected_high"]) not in stated:
+            out.append(f"{row['recording']}: {row['arm']} [{row['expected_low']}, {row['expected_high']}]")
+    return out
+
+
+def test_a_refuted_expectation_stays_in_its_file() -> None:
+    recordings = [r for r in map(open_recording, RECORDINGS) if r.manifest["kind"] == "run"]
+    refuted = overturned(claims(recordings))
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (TRACES.parent / "variants").glob("*.toml")}
+    assert forgotten(refuted, texts) == []
+    spoiled = {name: INTERVAL.sub("[0, 9]", text) for name, text in texts.items()}
+    declared = [row for row in refuted.to_dict("records") if f"[{row['arm']}]" in texts.get(row["kernel"], "")]
+    assert len(forgotten(refuted, spoiled)) == len(declared) > 0
 
 
 def test_the_published_answer_of_the_host_recording_still_holds() -> None:
