@@ -1,8 +1,8 @@
 """The standalone selector on the card of this machine: its share of the copy bandwidth, and against torch.topk.
 
 In: a GPU and torch.  Out: (what, ratio, target) rows; all samples in milliseconds as JSON in the folder that `ATTR_BENCH_OUT`
-names, if it is set.  Q 4096, K 2048, causal rows of normal scores; graph replays in a fresh random order every round, the
-selector twice (the null pair).  Every output is checked before it is timed and once more behind the last replay.
+names, if it is set.  Q 4096, K 2048, causal rows of normal scores; graph replays (the copy: a call) in a fresh random order
+every round, the selector twice (the null pair).  Every output is checked before it is timed and behind the last replay.
 DeepSelect's figures are another run's on the same model of card: they are compared as multiples of that run's copy, and say
 nothing finer than their two digits.
 """
@@ -40,13 +40,17 @@ def module(name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
-def copy() -> Any:
-    """A copy of COPY_BYTES within the card's memory."""
-    import torch
+class Copy:
+    """A copy of COPY_BYTES within the card's memory, replayed by an ordinary call: as a node of a graph it is slower."""
 
-    source = torch.randint(0, 255, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    return lambda: target.copy_(source)
+    def __init__(self) -> None:
+        import torch
+
+        self.source = torch.randint(0, 255, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
+        self.target = torch.empty_like(self.source)
+
+    def replay(self) -> None:
+        self.target.copy_(self.source)
 
 
 def checked(inputs: Any, out: Any) -> None:
@@ -61,7 +65,7 @@ def checked(inputs: Any, out: Any) -> None:
     assert not bad, bad
 
 
-def measured(rows: int, columns: int, copying: Any) -> dict[str, list[float]]:
+def measured(rows: int, columns: int, copying: Copy) -> dict[str, list[float]]:
     """Milliseconds of every round: the selector twice, torch.topk of the same matrix, and the copy."""
     import torch
 
@@ -75,7 +79,7 @@ def measured(rows: int, columns: int, copying: Any) -> dict[str, list[float]]:
     }
     places, values = torch.topk(inputs["scores"], K, 1, sorted=False)[::-1]
     arms["torch"] = graph(lambda: torch.topk(inputs["scores"], K, 1, sorted=False, out=(values, places)))
-    arms["copy"] = graph(copying)
+    arms["copy"] = copying
     out.fill_(-7)
     times = paired(arms)
     checked(inputs, out)
@@ -85,7 +89,7 @@ def measured(rows: int, columns: int, copying: Any) -> dict[str, list[float]]:
 def ratios() -> Iterator[tuple[str, float, str]]:
     import torch
 
-    copying, kept = copy(), {}
+    copying, kept = Copy(), {}
     for rows, columns in (*((4096, n) for n in WIDTHS), *FEW_ROWS):
         what, times = f"topk Q {rows} N {columns}", measured(rows, columns, copying)
         kept[f"{rows}x{columns}"] = times

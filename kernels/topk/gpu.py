@@ -20,8 +20,9 @@ from .host import LIMITS
 from .inputs import DISTRIBUTIONS, SPECIAL, causal, ragged
 
 METRICS = {
-    "stores_shared": "smsp__sass_inst_executed_op_shared_st.sum",
-    "loads_shared": "smsp__sass_inst_executed_op_shared_ld.sum",
+    "shared_loads": "sass__inst_executed_per_opcode[LDS]",
+    "shared_stores": "sass__inst_executed_per_opcode[STS]",
+    "shared_atomics": "sass__inst_executed_per_opcode[ATOMS]",
 }
 """Shared-memory instructions: where published selectors differed by an order of magnitude."""
 
@@ -90,13 +91,14 @@ def moved_bytes(inputs: Inputs, shape: Shape, flags: Flags) -> int:
 
 
 def reference(inputs: Inputs, shape: Shape, flags: Flags) -> Any:
-    """Ordered keys of torch.topk's values, descending, int64 [Q, min(K, N)]."""
+    """Ordered keys of torch.topk's values, descending, int64 [Q, min(K, N)]; its own sort takes -0 and +0 for equal."""
     import torch
 
     place = torch.arange(shape["n"], device="cuda", dtype=torch.int32)
     outside = (place < inputs["start"][:, None]) | (place >= inputs["end"][:, None])
     masked = inputs["scores"].masked_fill(outside, -torch.inf)
-    return ordered(torch.topk(masked, min(int(flags["K"]), shape["n"]), dim=1).values)
+    best = torch.topk(masked, min(int(flags["K"]), shape["n"]), dim=1, sorted=False).values
+    return ordered(best).sort(1, descending=True).values
 
 
 def ordered(scores: Any) -> Any:

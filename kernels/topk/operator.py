@@ -22,6 +22,7 @@ LIST_SLOTS = 16
 """Candidates that a thread keeps in `online` and `heap`."""
 SMEM_MOST_BYTES = 232_448
 """Dynamic shared memory that a block of sm_90 may ask for; less elsewhere, which the launch then says."""
+SHORT_COLUMNS = 32768
 COLUMNS_MOST = 1 << 24
 K_ALLOWED = (512, 1024, 2048)
 
@@ -101,21 +102,25 @@ def validate(scores: Any, start: Any, end: Any, k: int, out: Any = None) -> None
             raise ValueError(f"{name} is on {tensor.device}: allowed is the device of scores, {scores.device}")
 
 
+def tuned(columns: int) -> dict[str, Any]:
+    """Overrides of the declared flags that are best for rows of this width on an H200: short rows like small CTAs."""
+    return {"THREADS": 256} if columns <= SHORT_COLUMNS else {}
+
+
 def topk(scores: Any, start: Any, end: Any, k: int, out: Any = None, flags: Mapping[str, Any] | None = None) -> Any:
     """The k largest of every row of scores [Q, N] inside columns [start, end), exact, on torch's current stream.
 
-    start, end: int32 [Q].  out: int32 [Q, k], or None for a new one.  flags: overrides of the tuned ones.
+    start, end: int32 [Q].  out: int32 [Q, k], or None for a new one.  flags: instead of `tuned`.
     Returns out: columns in any order, then -1 in rows with fewer than k.  Can be captured in a CUDA Graph after one call.
     Raises ValueError for arguments that are not allowed, BuildError when the kernel does not compile for this GPU.
     """
     import torch
     from cuda.core import LaunchConfig, launch
 
+    validate(scores, start, end, k, out)
     with torch.cuda.device(scores.device):
-        overrides = tuple(sorted({**(flags or {}), "K": k}.items()))
-        if k not in K_ALLOWED:
-            raise ValueError(f"k = {k}: allowed are {', '.join(map(str, K_ALLOWED))}")
-        resolved, kernel = loaded(overrides, torch.cuda.current_device())
+        chosen = tuned(scores.shape[1]) if flags is None else flags
+        resolved, kernel = loaded(tuple(sorted({**chosen, "K": k}.items())), torch.cuda.current_device())
         made = make(scores, start, end, resolved, out=out)
         step = made.launch
         config = LaunchConfig(grid=step.grid, block=step.threads, shmem_size=step.smem_bytes)
