@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attribution.analyze.contrast import contrast
+from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.measure import start
 from attribution.measure.probe import Gpu, find
@@ -21,7 +22,11 @@ SMALL = {"rows": 264, "columns": 65536}
 FAULTY = {
     "address": "if constexpr (flag::FAULT == 1) out = reinterpret_cast<float*>(64);",
     "hang": "if constexpr (flag::FAULT == 2) { while (true) __nanosleep(1000); }",
+    "wrong": "if constexpr (flag::FAULT == 3) columns -= 512;",
+    "tires": "if constexpr (flag::FAULT == 4) { if (blockIdx.x + threadIdx.x == 0) ++calls; if (calls > 60) columns -= 512; }",
 }
+COUNTER = "__device__ unsigned int calls;\n"
+"""Launches so far, in the module of a build: a fault that shows only after a while."""
 
 
 def measured(
@@ -70,22 +75,26 @@ def test_cold_is_slower_than_warm_where_everything_fits_the_cache(root: Path, tm
 
 @pytest.fixture
 def faulty(root: Path, tmp_path: Path) -> tuple[Kernel, dict[str, Variant]]:
-    """hello with a flag that plants an illegal address or an endless loop, in a root of its own."""
+    """hello with a flag that plants an illegal address, an endless loop or a wrong sum, in a root of its own."""
     home = tmp_path / "kernels" / "hello"
     shutil.copytree(root / "kernels" / "hello", home, ignore=shutil.ignore_patterns("__pycache__"))
     source, declared = home / "hello.cu", home / "kernel.py"
     text = source.read_text()
     opening = text.index("{", text.index("attr::Trace trace)")) + 1
+    entry = text.index('extern "C" __global__')
+    text, opening = text[:entry] + COUNTER + text[entry:], opening + len(COUNTER)
     source.write_text(text[:opening] + "".join(f"\n  {line}" for line in FAULTY.values()) + text[opening:])
     trace = '"TRACE": Flag('
     assert trace in declared.read_text()
-    fault = '"FAULT": Flag(0, "planted", choices=(0, 1, 2)),'
+    fault = '"FAULT": Flag(0, "planted", choices=(0, 1, 2, 3, 4)),'
     declared.write_text(declared.read_text().replace(trace, f"{fault}\n        {trace}", 1))
     (tmp_path / "variants").mkdir()
     (tmp_path / "variants" / "hello.toml").write_text(
         '[vector]\nasks = "?"\n'
         '[address]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 1 }\n'
         '[hang]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 2 }\n'
+        '[wrong]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 3 }\n'
+        '[tires]\nbase = "vector"\nasks = "?"\nflags = { FAULT = 4 }\n'
     )
     kernel = load_kernel(tmp_path, "hello")
     return kernel, load_variants(tmp_path, kernel)
@@ -101,3 +110,29 @@ def test_an_illegal_address_and_a_hang_are_failed_rows_and_the_rest_runs(
     assert "illegal memory access" in failed["address"]
     assert "hang: no progress" in failed["hang"]
     assert set(runs.loc[runs["arm"].isin(["vector", "null"]), "status"]) == {"ok"}
+
+
+def test_wrong_outputs_before_and_after_timing_void_their_arms_only(
+    faulty: tuple[Kernel, dict[str, Variant]], tmp_path: Path
+) -> None:
+    made = measured(*faulty, ["wrong", "tires"], tmp_path / "a")
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert set(runs.loc[runs["arm"].isin(["vector", "null"]), "status"]) == {"ok"}
+    wrong = runs[runs["arm"] == "wrong"]
+    assert set(wrong["status"]) == {"skipped"}
+    assert wrong["reason"].str.contains("wrong output on fresh inputs").all()
+    assert "failed" in set(runs.loc[runs["arm"] == "tires", "status"])
+    found = answers(made, "main", "graph").set_index("arm")["verdict"]
+    assert found["wrong"] == found["tires"] == "void"
+    assert found["null"] != "void"
+
+
+def test_equal_arms_differ_by_little_and_ceilings_are_those_of_the_card(root: Path, tmp_path: Path) -> None:
+    hello = load_kernel(root, "hello")
+    made = measured(hello, load_variants(root, hello), ["vector"], tmp_path / "a", rows=2048)
+    counters = made.table("counters")
+    copied = counters[counters["metric"] == "copy_byte_per_s"]
+    assert (copied["stage"] == "ceiling").all()
+    assert copied["value"].between(1e12, made.manifest["machine"]["peak_memory_bytes_per_s"]).all()
+    found = answers(made, "operator", "graph").set_index("arm").loc["null"]
+    assert abs(found["time_ratio"] - 1) < 0.01
