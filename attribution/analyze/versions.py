@@ -18,7 +18,6 @@ from attribution.analyze import ledger, roofline, stats
 from attribution.analyze.interventions import choose_scope
 from attribution.analyze.ladder import paired, ratio_interval
 from attribution.errors import InputError
-from attribution.measured import TRACED
 from attribution.plan import NULL
 from attribution.recording import Recording
 
@@ -36,49 +35,55 @@ def versions(
 
     Raises InputError for a kernel without queries and keys or a stage that was not timed, DataError for an impossible rate.
     """
-    tables = {n: recording.table(n) for n in ("runs", "times", "counters")}
-    runs, label = tables["runs"], choose_scope(tables["times"], scope, stage)
-    shape: Mapping[str, int] = recording.manifest["plan"]["shape"]
-    chip = roofline.CHIPS.get(str(recording.manifest["machine"]["name"]))
-    ceiling = ledger.practical_ceiling(tables["counters"])
+    times, runs = recording.table("times"), recording.table("runs")
+    where = (stage, choose_scope(times, scope, stage))
+    ceiling = ledger.practical_ceiling(recording.table("counters"))
     ceiling = practical_flop_per_s if math.isnan(ceiling) else ceiling
-    timed = set(tables["times"].loc[tables["times"]["stage"] == stage, "run"])
+    timed = runs[runs["run"].isin(times.loc[times["stage"] == stage, "run"]) & (runs["status"] == "ok")]
     rows: list[dict[str, Any]] = []
     for question in recording.manifest["plan"]["questions"]:
         before = ""
         for arm in (a["name"] for a in question["arms"]):
-            mine = runs[(runs["question"] == question["base"]) & (runs["arm"] == arm) & (runs["status"] == "ok")]
-            if arm == NULL or arm.endswith(TRACED) or not set(mine["run"]) & timed:
+            mine = timed[(timed["question"] == question["base"]) & (timed["arm"] == arm)]
+            if arm == NULL or mine.empty or not computes_all(json.loads(str(mine["flags"].iloc[0])), stage):
                 continue
-            flags = json.loads(str(mine["flags"].iloc[0]))
-            if not {"q", "n"} <= set(shape) or not {"K", "BLOCK_Q"} <= set(flags):
-                raise InputError(
-                    f"{recording.path.name}: a roofline of scores needs shape q and n, and flags K and BLOCK_Q"
-                )
-            if not computes_all(flags, stage):
-                continue
-            found = paired(runs, tables["times"], question["base"], [*([before] if before else []), arm], stage, label)
-            sizes = (int(shape["q"]), int(shape["n"]), int(flags["K"]), int(flags["BLOCK_Q"]))
-            ns = stats.intervals(found.of(arm))
-            row = roofline.point(*sizes, float(ns.center[0]), ceiling, chip)
-            rates = [roofline.tflops(row["useful_flop"], float(end)) for end in (ns.high[0], ns.low[0]) if end == end]
-            rates = rates or [math.nan, math.nan]
-            counted = _counted(tables["counters"], mine, stage, row["useful_flop"], chip)
-            step = (math.nan,) * 3
-            if before:
-                low, value, high = ratio_interval(found.of(arm) - found.of(before), found.of(before))
-                step = (1 + low, 1 + value, 1 + high)
-            rows.append(
-                {
-                    "arm": arm, "shape": str(mine["shape"].iloc[0]), "block_q": sizes[3], **row,
-                    "tflops_low": rates[0], "tflops_high": rates[1], **counted,
-                    "step": step[1], "step_low": step[0], "step_high": step[2], "scope": found.scope,
-                }
-            )  # fmt: skip
+            rows.append(_version(recording, question["base"], (before, arm), mine, where, ceiling))
             before = arm
     if not rows:
         raise InputError(f"{recording.path.name}: no arm that computes everything has a time of stage {stage!r}")
     return pd.DataFrame(rows)
+
+
+def _version(
+    recording: Recording,
+    base: str,
+    arms: tuple[str, str],
+    mine: pd.DataFrame,
+    where: tuple[str, str | None],
+    ceiling: float,
+) -> dict[str, Any]:
+    """The row of arms[1], whose runs are `mine`; arms[0] is the version before it, '' for the first."""
+    shape, flags = recording.manifest["plan"]["shape"], json.loads(str(mine["flags"].iloc[0]))
+    if not {"q", "n"} <= set(shape) or not {"K", "BLOCK_Q"} <= set(flags):
+        raise InputError(f"{recording.path.name}: a roofline of scores needs shape q and n, and flags K and BLOCK_Q")
+    before, arm = arms
+    tables = (recording.table("runs"), recording.table("times"))
+    found = paired(*tables, base, [*([before] if before else []), arm], *where)
+    ns = stats.intervals(found.of(arm))
+    chip = roofline.CHIPS.get(str(recording.manifest["machine"]["name"]))
+    sizes = (int(shape["q"]), int(shape["n"]), int(flags["K"]), int(flags["BLOCK_Q"]))
+    row = roofline.point(*sizes, float(ns.center[0]), ceiling, chip)
+    useful = row["useful_flop"]
+    # One round has no interval.
+    low, high = (roofline.tflops(useful, float(end)) if end > 0 else math.nan for end in (ns.high[0], ns.low[0]))
+    step = (math.nan,) * 3
+    if before:
+        step = ratio_interval(found.of(arm), found.of(before))
+    return {
+        "arm": arm, "shape": str(mine["shape"].iloc[0]), "block_q": sizes[3], **row, "tflops_low": low, "tflops_high": high,
+        **_counted(recording.table("counters"), mine, where[0], useful, chip),
+        "step": step[1], "step_low": step[0], "step_high": step[2], "scope": found.scope,
+    }  # fmt: skip
 
 
 def computes_all(flags: Mapping[str, Any], stage: str) -> bool:
