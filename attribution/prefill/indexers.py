@@ -168,7 +168,7 @@ def probe(sizes: Sizes, device: str) -> IndexCall:
 
     draw, rows = torch.Generator(device).manual_seed(0), sizes.top_k
     shapes = {"q": (rows, sizes.index_heads, sizes.index_dim), "k": (2 * rows, sizes.index_dim)}
-    made = {n: quantized(torch.randn(*s, generator=draw, device=device)) for n, s in shapes.items()}
+    made = {n: quantized(torch.randn(*s, generator=draw, device=device), sizes.fp8_largest) for n, s in shapes.items()}
     w = torch.randn(rows, sizes.index_heads, generator=draw, device=device) * made["q"][1][..., 0]
     ends = torch.arange(1, rows + 1, device=device, dtype=torch.int32) + rows // 2
     zeros = torch.zeros(rows, device=device, dtype=torch.int32)

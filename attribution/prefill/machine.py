@@ -31,7 +31,7 @@ def machine_facts(device: str) -> dict[str, Any]:
         "tick_ns": tick_ns,
         "driver": nvml.driver() or "unknown",
         "cuda": torch.version.cuda,
-        "l2_bytes": has.L2_cache_size,
+        "l2_bytes": getattr(has, "L2_cache_size", 0),
         "memory_bytes": has.total_memory,
         **versions,
         **nvml.facts(),

@@ -164,6 +164,7 @@ def _times(device: str, one: Timed) -> list[dict[str, Any]]:
     return [
         {**shared, "scope": s, "stage": stage, "time_ns": ns}
         for s, stage, ns in [("wall", arms.STAGE, one.ttft_ns), *parts]
+        if ns > 0  # two events with nothing between may have one stamp: then nothing was timed
     ]
 
 

@@ -34,6 +34,8 @@ class Sizes:
     vocabulary: int
     chunk: int
     attention_block: int
+    fp8_largest: float = 448.0
+    """Index queries and keys are scaled so that their largest element is this; 448 is the largest finite e4m3 value."""
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,7 +49,7 @@ class Sizes:
 CONFIGS = {
     "h200": Sizes(
         layers=2, hidden=7168, heads=16, q_rank=1536, kv_rank=512, rope=64, index_heads=64, index_dim=128, top_k=2048,
-        experts=32, experts_per_token=1, expert_width=2048, vocabulary=16160, chunk=8192, attention_block=256,
+        experts=32, experts_per_token=1, expert_width=2048, vocabulary=16160, chunk=8192, attention_block=1024,
     ),
     "tiny": Sizes(
         layers=2, hidden=64, heads=2, q_rank=32, kv_rank=16, rope=8, index_heads=4, index_dim=16, top_k=16,

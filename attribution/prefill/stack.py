@@ -15,9 +15,6 @@ from typing import Any
 from attribution.prefill.sizes import Sizes
 from attribution.prefill.spans import Spans
 
-FP8_LARGEST = 448.0
-"""Largest finite e4m3 value: index queries and keys are scaled so that their largest element is this."""
-
 
 @dataclass(frozen=True)
 class IndexCall:
@@ -43,11 +40,11 @@ class IndexCall:
         return {n: getattr(self, n) for n in ("q", "k", "k_scale", "w", "k_start", "k_end")}
 
 
-def quantized(x: Any) -> tuple[Any, Any]:
-    """FP8 of x [..., n] and its scale [..., 1] float32, so that x is about FP8 * scale."""
+def quantized(x: Any, largest: float) -> tuple[Any, Any]:
+    """FP8 of x [..., n], `largest` in each vector, and its scale [..., 1] float32, so that x is about FP8 * scale."""
     import torch
 
-    scale = x.float().abs().amax(-1, keepdim=True).clamp(min=1e-6) / FP8_LARGEST
+    scale = x.float().abs().amax(-1, keepdim=True).clamp(min=1e-6) / largest
     return (x.float() / scale).to(torch.float8_e4m3fn), scale
 
 
@@ -131,8 +128,8 @@ class Stack:
         s, weights, cache = self.sizes, self.layers[layer], self._caches[layer]
         rows = h.shape[0]
         end = start + rows
-        q, q_scale = quantized((q_latent @ weights["index_q"]).view(rows, s.index_heads, s.index_dim))
-        cache["k"][start:end], k_scale = quantized(normalized(h @ weights["index_k"]))
+        q, q_scale = quantized((q_latent @ weights["index_q"]).view(rows, s.index_heads, s.index_dim), s.fp8_largest)
+        cache["k"][start:end], k_scale = quantized(normalized(h @ weights["index_k"]), s.fp8_largest)
         cache["k_scale"][start:end] = k_scale[:, 0]
         # The queries' scale and the usual 1 / sqrt(heads * dim) go into the weights.
         w = (h @ weights["index_w"]).float() * q_scale[..., 0] / math.sqrt(s.index_heads * s.index_dim)
