@@ -38,7 +38,8 @@ class Asked:
     shape: Mapping[str, int]
     flags: Mapping[str, FlagValue] = field(default_factory=dict)
     rounds: int = 12
-    traced_rounds: int = 6
+    traced_rounds: int = 4
+    samples: int = 6
     counters: bool = False
     distributions: tuple[str, ...] = ("normal",)
 
@@ -53,7 +54,7 @@ class Asked:
 
     def options(self) -> Options:
         scopes = ("event", "ncu") if self.counters else ("event",)
-        return Options(scopes=scopes, traced_rounds=self.traced_rounds, timeout_s=60.0)
+        return Options(scopes=scopes, samples=self.samples, traced_rounds=self.traced_rounds, timeout_s=60.0)
 
 
 def _prefix(variant: str) -> str:
@@ -62,13 +63,13 @@ def _prefix(variant: str) -> str:
 
 
 RECORDINGS = {
-    "ledger": Asked(RUNGS, {"q": 4096, "n": 131072}, counters=True),
-    "rows": Asked(("score_only", "filter_only", "ctas_66", "ctas_103", "ctas_144"), {"q": 4096, "n": 131072}, ROWS),
-    "ctas": Asked(("ctas_*",), {"q": 4096, "n": 32768}, ROWS, rounds=8),
+    "ledger": Asked(RUNGS, {"q": 4096, "n": 131072}, samples=4, counters=True),
+    "rows": Asked(("score_only", "ctas_66", "ctas_103", "ctas_144"), {"q": 4096, "n": 131072}, ROWS, samples=4),
+    "ctas": Asked(("ctas_*",), {"q": 4096, "n": 32768}, ROWS, rounds=8, traced_rounds=2),
     "slack": Asked(
         ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"), {"q": 4096, "n": 32768}, rounds=8
     ),
-    "block-q": Asked(("block_q_*",), {"q": 512, "n": 131072}, rounds=8, counters=True),
+    "block-q": Asked(("block_q_*",), {"q": 512, "n": 131072}, rounds=8, traced_rounds=2, counters=True),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
         {"q": 512, "n": 32768},
