@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
-from attribution.declare import load_kernel, load_variants, shipped_root
+from attribution.declare import load_kernel, shipped_root
 
 ROUNDS, SEED = 21, 101
 LONG = [(4096, n) for n in (8192, 16384, 32768, 65536, 131072)]
@@ -31,16 +31,11 @@ KEPT: list[Any] = []
 """Operators whose graphs are replayed: a graph does not keep its tensors alive."""
 
 
-def tuned() -> dict[str, Any]:
-    """Flags of the variant that was tuned on this card."""
-    return dict(load_variants(shipped_root(), load_kernel(shipped_root(), "index_topk"))["h200"].flags)
-
-
 def operator(inputs: dict[str, Any], **overrides: Any) -> Any:
     """An Operator of index_topk under these flags, kept."""
     kernel = load_kernel(shipped_root(), "index_topk")
     module = importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.operator")
-    flags = kernel.resolve_flags({**tuned(), **overrides})
+    flags = kernel.resolve_flags(overrides)
     made = module.launch(inputs, flags, {}, module.load(build(kernel, flags).cubin))
     made.run()
     KEPT.append(made)

@@ -51,16 +51,16 @@ def test_the_base_alone_is_a_question(index_topk: Kernel, index_topk_variants: d
 def test_overrides_reach_every_arm_but_not_its_own_change(
     index_topk: Kernel, index_topk_variants: dict[str, Variant]
 ) -> None:
-    over = Overrides({"q": 7}, {"BLOCK_Q": 4, "OVERLAP": False}, {"ctas": 5})
-    planned = plan(index_topk, index_topk_variants, ["block_q_1", "one_wave", "math_only"], over)
+    over = Overrides({"q": 7}, {"BLOCK_Q": 2, "OVERLAP": False}, {"ctas": 5})
+    planned = plan(index_topk, index_topk_variants, ["block_q_1", "two_waves", "math_only"], over)
     seen = {a.name: a for q in planned.questions for a in q.arms}
     assert planned.shape["q"] == 7
     assert {n: a.flags["BLOCK_Q"] for n, a in seen.items()} == {
-        "full": 4, "null": 4, "block_q_1": 1, "one_wave": 4, "math_only": 4,
+        "full": 2, "null": 2, "block_q_1": 1, "two_waves": 2, "math_only": 2,
     }  # fmt: skip
     assert all(a.flags["OVERLAP"] is False for a in seen.values())
     assert {n: a.knobs["ctas"] for n, a in seen.items()} == {
-        "full": 5, "null": 5, "block_q_1": 5, "one_wave": 16, "math_only": 5,
+        "full": 5, "null": 5, "block_q_1": 5, "two_waves": 32, "math_only": 5,
     }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_a_knob_that_the_variant_only_inherits_follows_the_override(index_topk: 
     """The base sets ctas = 4; one variant inherits that, the other has a number of its own."""
     declared = {
         "base": Variant("index_topk", "base", "?", knobs={"ctas": 4}),
-        "inherits": Variant("index_topk", "inherits", "?", "base", {"BLOCK_Q": 1}, {"ctas": 4}),
+        "inherits": Variant("index_topk", "inherits", "?", "base", {"BLOCK_Q": 2}, {"ctas": 4}),
         "own": Variant("index_topk", "own", "?", "base", {}, {"ctas": 8}),
     }
     planned = plan(index_topk, declared, ["inherits", "own"], Overrides({}, {}, {"ctas": 5}))
@@ -76,7 +76,10 @@ def test_a_knob_that_the_variant_only_inherits_follows_the_override(index_topk: 
 
 
 def test_a_variant_that_changes_nothing_is_refused(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
-    for over in (Overrides({}, {"BLOCK_Q": 1}, {}), Overrides({}, {"BLOCK_Q": 1}, {"ctas": 5})):
+    for over in (
+        Overrides({}, {"BLOCK_Q": 1, "KV_STAGES": 4}, {}),
+        Overrides({}, {"BLOCK_Q": 1, "KV_STAGES": 4}, {"ctas": 5}),
+    ):
         with pytest.raises(InputError, match="variant block_q_1 equals its base full under these overrides"):
             plan(index_topk, index_topk_variants, ["block_q_1"], over)
 

@@ -1,7 +1,6 @@
 // Candidates: scores at or above the row's threshold go to this warp's segments in global memory (they stay in L2).
 //
-// In: two scores a lane.  Out: (score bits, key) entries and true counts, attempts beyond the room included; an odd count is
-// followed by one entry that is no candidate, so that TopK can copy pairs.
+// In: two scores a lane.  Out: (score bits, key) entries and true counts, attempts beyond the room included.
 // Layouts: `segments` one list per Math warp and row; `split` one per half of the warp's keys; `shared` one per row, with
 // atomics.  Nothing is stored behind a branch that the whole warp takes or not.
 #pragma once
@@ -10,9 +9,6 @@
 namespace filter {
 
 using shape::Piece;
-
-constexpr unsigned int INVALID = 0xFF800000u;  // -inf, with all bits of the key set
-constexpr unsigned int NO_KEY = (1u << 19) - 1u;
 
 struct Filter {
   uint2* segment;  // where this lane's candidates go; split: those of the first half, the second's are one segment further
@@ -84,11 +80,7 @@ struct Filter {
   __device__ __forceinline__ void close(int* counts, int lane) const {
     if constexpr (flag::LAYOUT != flag::LAYOUT_t::shared)
       if (lane == __ffs(mine) - 1)
-        for (int h = 0; h < (flag::LAYOUT == flag::LAYOUT_t::split ? 2 : 1); ++h) {
-          counts[number + h] = count[h];
-          if (count[h] % 2 && count[h] < shape::SEGMENT_ROOM)
-            segment[h * shape::SEGMENT_ROOM + count[h]] = make_uint2(INVALID, NO_KEY);
-        }
+        for (int h = 0; h < (flag::LAYOUT == flag::LAYOUT_t::split ? 2 : 1); ++h) counts[number + h] = count[h];
   }
 };
 

@@ -25,8 +25,8 @@ METRICS = {
     "tma_loads": "sass__inst_executed_per_opcode[UTMALDG]",
 }
 """Equal work by dynamic opcode counts: QGMMA is the warpgroup's FP8 matrix instruction, UTMALDG the tensor copy."""
-TOLERANCE = {"f32": 1e-3, "f16": 1e-3, "packed": 2e-3, "bf16": 6e-3}
-"""Of a row's largest score; measured on an H200 on normal inputs: 2e-4, 3e-4, 8e-4, 2e-3."""
+TOLERANCE = {"f32": 1e-3, "packed": 2e-3, "f16": 3e-3}
+"""Of a row's largest score; measured on an H200 on normal inputs: 2e-4, 8e-4, 12e-4."""
 ROWS_CHECKED = 64
 """A reference of all rows of Q 4096 x N 131072 would take as long as everything else together."""
 

@@ -13,8 +13,9 @@
 // q_empty[2]          Math, each warp                  TMA                      4 x MATH_WARPGROUPS
 // slot_ready[SLOTS]   Math, each warp                  TopK                     4 x MATH_WARPGROUPS
 // slot_free[SLOTS]    TopK, each warp                  Math                     TOPK_WARPS
-// named 1             TopK's team, or Math's in repair the same                 TopK, or Math threads
+// named 1             Math's team in repair            the same                  Math threads
 // named 2, 3          the other Math warpgroup         Math warpgroup 0, 1      256
+// named 4             Math, when queries are scaled    the same                  Math threads
 //
 // A row in which some score is not finite (q.k beyond f16, or NaN among the inputs) is scored again in f32 by repair, where
 // ReLU(NaN) is 0; what is NaN even then ranks below all numbers.
@@ -29,10 +30,14 @@
 
 using ptx::u64;
 
-// Registers are handed out evenly (128 a thread of 512, 168 of 384); Math takes from the others.  One warpgroup of Math has
+// Registers are handed out evenly (128 a thread of 512, 168 of 384); Math takes from the others, and waits for ever if the sum
+// exceeds what was handed out: static_assert below.  One warpgroup of Math has
 // enough.
 constexpr int MATH_REGISTERS = flag::TOPK_WARPS == 3 ? 208 : 200;
 constexpr int OTHER_REGISTERS = flag::TOPK_WARPS == 3 ? 88 : 56;
+
+static_assert(flag::MATH_WARPGROUPS == 1 || MATH_REGISTERS * 256 + OTHER_REGISTERS * 128 * ((flag::TOPK_WARPS + 1) / 4) <=
+                                                (flag::TOPK_WARPS == 3 ? 168 * 384 : 128 * 512));
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
 
@@ -81,7 +86,7 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
       }
     } else if constexpr (math::Rung<M>::filters) {
       const int rank = threadIdx.x - shape::MATH_THREADS - 32;
-      topk::Role{s, a, attr::Lane<role::topk>(trace, rank == 0), {1, rank}}.run();
+      topk::Role{s, a, attr::Lane<role::topk>(trace, rank == 0), rank / 32, rank % 32}.run();
     }
   }
 }
@@ -90,11 +95,11 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
   const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const float *w,                \
       const float *k_scale, const shape::Info *info, const int4 *batches, const int2 *plan, uint2 *cand, int *counts,  \
       float *scores, int *out, int *status, int *failed, unsigned int *control, u64 *checksum, attr::Trace trace,      \
-      int rows, int keys, int stride, int repair_rows
+      int rows, int keys, int stride, int repair_rows, const float *k_square, int squares
 #define SCORE_ARGUMENTS                                                                                                \
   shape::Args {                                                                                                        \
     w, k_scale, info, batches, plan, cand, counts, scores, out, status, failed, control, checksum, rows, keys, stride, \
-        repair_rows                                                                                                    \
+        repair_rows, k_square, squares                                                                                                    \
   }
 
 extern "C" __global__ void __launch_bounds__(shape::THREADS, 1) index_main(SCORE_PARAMETERS) {
@@ -108,14 +113,15 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1) index_repair(SCO
   score_kernel<math::Mode::repair>(q_map, k_map, SCORE_ARGUMENTS, nullptr);
 }
 
-extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(stages::MERGE_THREADS)
     index_merge(const shape::Info* info, const int2* plan, uint2* cand, int* counts, int* out, int* status, int* failed,
                 unsigned int* control, u64* checksum, int rows, int ctas) {
   if constexpr (math::Rung<math::Mode::main>::filters && flag::SELECT) {
     shape::Args a{};
     a.info = info, a.plan = plan, a.cand = cand, a.counts = counts, a.out = out, a.status = status, a.failed = failed;
     a.control = control, a.checksum = checksum, a.rows = rows;
-    stages::merge(*reinterpret_cast<stages::MergeSmem*>(dynamic), a, ctas);
+    __shared__ stages::MergeSmem smem;
+    stages::merge(smem, a, ctas);
   }
 }
 
@@ -123,10 +129,10 @@ extern "C" __global__ void __launch_bounds__(stages::PLAN_THREADS)
     index_prepare(const uint4* k, const float* k_scale, const int* k_start, const int* k_end, uint4* sample_k,
                   float* sample_scale, shape::Info* info, shape::Info* sample_info, int4* batches, int4* sample_batches,
                   int2* plan, int2* sample_plan, int* status, int* counts, unsigned int* control, u64* checksum, int rows,
-                  int keys, int samples, int ctas, int seed) {
-  __shared__ unsigned int scratch[32];
+                  int keys, int samples, int ctas, int seed, const uint4* q, float* k_square) {
+  __shared__ unsigned int scratch[stages::PLAN_THREADS / 32 + stages::PLAN_THREADS];
   stages::Prepare{k, k_scale, k_start, k_end, sample_k, sample_scale, info, sample_info, batches, sample_batches, plan,
-                  sample_plan, status, counts, control, checksum, rows, keys, samples, ctas, static_cast<unsigned int>(seed)}
+                  sample_plan, status, counts, control, checksum, rows, keys, samples, ctas, static_cast<unsigned int>(seed), q, k_square}
       .run(scratch);
 }
 

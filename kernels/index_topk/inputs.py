@@ -20,7 +20,7 @@ TILE_KEYS = 128
 SPILL_ROW = 2048
 """Entries of a row's spill, shared out evenly behind its segments."""
 
-DISTRIBUTIONS = ("normal", "plus_100", "times_1e-8", "ties", "clustered", "overflow")
+DISTRIBUTIONS = ("normal", "plus_100", "times_1e-8", "ties", "clustered", "overflow", "amax")
 
 
 def make(shape: Shape, distribution: str, seed: int) -> Inputs:
@@ -86,6 +86,14 @@ def _overflow(values: dict[str, Any], rng: np.random.Generator) -> None:
     values["k_scale"][:] = np.where(hot, np.float32(8.0), np.float32(1.0))
 
 
+def _amax(values: dict[str, Any], rng: np.random.Generator) -> None:
+    """As indexers quantize: the largest of each vector is 448, the largest e4m3; k_scale and w undo it."""
+    for name, undo in (("q", "w"), ("k", "k_scale")):
+        factor = np.abs(values[name]).max(axis=-1) / np.float32(448.0)
+        values[name] /= factor[..., None]
+        values[undo] *= factor
+
+
 _DISTRIBUTE = {
     "normal": _normal,
     "plus_100": _plus_100,
@@ -93,6 +101,7 @@ _DISTRIBUTE = {
     "ties": _ties,
     "clustered": _clustered,
     "overflow": _overflow,
+    "amax": _amax,
 }
 
 

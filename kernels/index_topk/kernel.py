@@ -30,18 +30,18 @@ FLAGS = {
     "SEGMENT_CAPACITY": Flag(736, "entries of one segment"),
     "SCAN": Flag("counts", "TopK walks the reserved capacity or the actual counts", ("reserved", "counts")),
     "SPILL": Flag(True, "a segment that is full spills; off: its row is computed again"),
-    "BLOCK_Q": Flag(2, "query rows of a batch", (1, 2, 4)),
-    "KV_STAGES": Flag(3, "key tiles in flight", (1, 2, 3, 4, 5, 6, 8, 10, 12)),
+    "BLOCK_Q": Flag(4, "query rows of a batch", (1, 2, 4)),
+    "KV_STAGES": Flag(8, "key tiles in flight", (1, 2, 3, 4, 5, 6, 8, 10, 12)),
     "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role", (1, 2)),
-    "TOPK_WARPS": Flag(3, "warps of the TopK role; the reference machine has one thread a role", (3, 7)),
+    "TOPK_WARPS": Flag(7, "warps of the TopK role; the reference machine has one thread a role", (3, 7)),
     "REDUCE_MATH": Flag(
-        "packed",
-        "arithmetic of the sum over heads on a GPU; float64 on the reference machine",
-        ("f32", "f16", "bf16", "packed"),
+        "f16",
+        "accumulators and sums over heads on a GPU: f32 both; packed: f32, summed in f16x2; f16: both; the host: float64",
+        ("f32", "packed", "f16"),
     ),
-    "PINGPONG": Flag(True, "the two Math warpgroups take turns at the tensor cores (GPU)"),
+    "PINGPONG": Flag(True, "f32 accumulators: the two Math warpgroups take turns at the tensor cores (GPU)"),
     "SCHEDULE": Flag(
-        "rows", "a CTA takes whole batches c, c + ctas, ...; or an equal share of all tiles (GPU)", ("rows", "shares")
+        "shares", "a CTA takes whole batches c, c + ctas, ...; or an equal share of all tiles (GPU)", ("rows", "shares")
     ),
     "SELECT_TILES": Flag(100, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
     "STORE_SCORES": Flag(False, "write the score matrix and select from it afterwards: the unfused operator"),
@@ -94,7 +94,7 @@ KERNEL = Kernel(
     },
     knobs={
         "sms": Axis(16, "SMs; on a GPU the device's own number", most=1 << 16),
-        "ctas": Axis(2, "persistent CTAs", times="sms", most=1 << 20),
+        "ctas": Axis(1, "persistent CTAs", times="sms", most=1 << 20),
         "sample_seed": Axis(0, "which keys are sampled for the threshold", least=0),
     },
     roles=("tma", "math", "topk"),
@@ -124,7 +124,7 @@ KERNEL = Kernel(
     source="index_topk.cu",
     entries=(
         *(Entry(f"index_{name}", operator.threads, operator.smem_bytes) for name in ("main", "sample", "repair")),
-        Entry("index_merge", lambda flags: operator.MERGE_THREADS, lambda flags: operator.merge_smem_bytes()),
+        Entry("index_merge", lambda flags: operator.MERGE_THREADS, lambda flags: 0),
         Entry("index_prepare", lambda flags: operator.PLAN_THREADS, lambda flags: 0),
         Entry("index_threshold", lambda flags: 128, lambda flags: 4 * 4 * 256),
     ),

@@ -21,6 +21,13 @@ using shape::Smem;
 
 enum class Mode { main, sample, repair };
 constexpr int TURN = 2;  // named barriers 2 and 3: whose turn it is to issue
+constexpr int SCALED = 4;  // named barrier 4: the queries are scaled
+
+// The least s >= 0 for which 2^-s of each q.k, and of each partial sum of it, is below 60,000: |q.k|^2 <= |q|^2 |k|^2.
+__device__ __forceinline__ int excess(float q_square, float k_square) {
+  const float over = q_square * (k_square / 3.6e9f);
+  return over > 1.f ? (static_cast<int>(__float_as_uint(over) >> 23) - 125) / 2 : 0;
+}
 
 template <Mode M>
 struct Rung {  // what the flags leave of the kernel; sampling and repair are always complete
@@ -31,6 +38,7 @@ struct Rung {  // what the flags leave of the kernel; sampling and repair are al
   static constexpr bool filters = !stores && flag::FILTER;
   // What did not fit the narrow sums is scored again in full range and precision.
   static constexpr auto math = M == Mode::repair ? flag::REDUCE_MATH_t::f32 : flag::REDUCE_MATH;
+  static constexpr bool narrow = math == flag::REDUCE_MATH_t::f16;
 };
 
 // Issues a tile's products in two halves of 64 accumulators, each a group: the first half is summed over heads while the
@@ -49,6 +57,19 @@ __device__ __forceinline__ void issue(float (&d)[128], u64 keys, u64 queries) {
     issue<Part + 1>(d, flag::BLOCK_Q == 4 ? keys : keys + NEXT, flag::BLOCK_Q == 4 ? queries + 2 * NEXT : queries);
 }
 
+// A step with f16 accumulators: all products are one group.
+template <int Part = 0>
+__device__ __forceinline__ void issue_narrow(u32 (&d)[64], u64 keys, u64 queries) {
+  constexpr int N = 256 / shape::SUBTILES, First = Part * N / 4, K = wgmma::K_STEP;
+  if constexpr (Part == 0) wgmma::fence();
+  wgmma::step<N, First, 0>(d, keys, queries);
+  wgmma::step<N, First, 1>(d, keys + K, queries + K);
+  wgmma::step<N, First, 1>(d, keys + 2 * K, queries + 2 * K);
+  wgmma::step<N, First, 1>(d, keys + 3 * K, queries + 3 * K);
+  if constexpr (Part + 1 == shape::SUBTILES) wgmma::commit();
+  else issue_narrow<Part + 1>(d, keys + (64 * shape::DIM >> 4), queries);
+}
+
 template <Mode M>
 struct Role {
   using R = Rung<M>;
@@ -63,10 +84,16 @@ struct Role {
   u32 fold = 0;
   u64 folded_scores = 0;
   int barriers = 0;
-  static constexpr bool turns = flag::PINGPONG && flag::MATH_WARPGROUPS == 2;
+  float k_square = 0.f;  // the largest square of a key's norm
+  static constexpr bool turns = flag::PINGPONG && flag::MATH_WARPGROUPS == 2 && !R::narrow;
 
   __device__ __forceinline__ void run() {
     keys.next(flag::KV_STAGES, group);
+    if constexpr (R::narrow) {
+      for (int i = lane; i < a.squares; i += 32) k_square = fmaxf(k_square, a.k_square[i]);
+#pragma unroll
+      for (int d = 16; d; d /= 2) k_square = fmaxf(k_square, __shfl_xor_sync(~0u, k_square, d));
+    }
     if constexpr (turns && R::mma)
       if (group == 1) ptx::arrive_named<256>(TURN);  // the first turn is warpgroup 0's
 #pragma unroll 1
@@ -101,10 +128,137 @@ struct Role {
     slots.next(shape::SLOTS);
   }
 
+  // Queries whose products with some key could leave f16 are made smaller by a power of two, in place.  What becomes
+  // subnormal in e4m3 loses bits: at most 2^-10 of a row whose largest value is at least 448 / 2^excess.
+  __device__ __forceinline__ void scale_queries(int stage) {
+    bool any = false;
+#pragma unroll 1
+    for (int q = 0; q < flag::BLOCK_Q; ++q) {
+      const int less = excess(s.info[stage][q].q_square, k_square);
+      if (less == 0) continue;
+      any = true;
+      const u32 factor = (15u - less << 10) * 0x10001u;
+      auto* row = reinterpret_cast<u32*>(s.q[stage][q]);
+      for (int i = threadIdx.x; i < shape::HEADS * shape::DIM / 4; i += shape::MATH_THREADS)
+        row[i] = ptx::scale_e4m3(row[i] & 0xFFFFu, factor) | ptx::scale_e4m3(row[i] >> 16, factor) << 16;
+    }
+    if (!any) return;
+    ptx::fence_async();
+    ptx::sync_named<shape::MATH_THREADS>(SCALED);
+  }
+
+  // Waits for a stage of the ring and counts it as taken; returns which.
+  __device__ __forceinline__ int take_stage(int key) {
+    const int at = keys.stage;
+    trace.template begin<event::stage_full>(key);
+    ptx::wait(&s.full[at], keys.phase);  // waits for TMA
+    trace.template end<event::stage_full>(key);
+    shape::delay<role::math>();
+    keys.next(flag::KV_STAGES, flag::MATH_WARPGROUPS);
+    return at;
+  }
+  __device__ __forceinline__ void give_back(int at) {
+    __syncwarp();
+    if (lane == 0) ptx::arrive(&s.empty[at]);
+  }
+
+  // f32 accumulators: one step's fill half of the registers, so it is summed in two halves.
+  template <class Reduction, class Consume>
+  __device__ __forceinline__ void one_by_one(const Reduction& reduction, int steps, int stage, const int& key, const Consume& consume) {
+#pragma unroll 1
+    for (int i = 0; i < steps; ++i) {
+      float d[128], first = 0.f, second = 0.f;
+      typename Reduction::Partial partial;
+      const int at = take_stage(key);
+      const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
+      if constexpr (R::mma) {
+        if constexpr (turns) ptx::sync_named<256>(TURN + group);  // waits for the other warpgroup: its products are queued
+        issue(d, wgmma::descriptor(s.k[at]), wgmma::descriptor(s.q[stage][0]));
+        wgmma::wait<1>();
+        if constexpr (turns) ptx::arrive_named<256>(TURN + 1 - group);
+        if constexpr (R::reduces) reduction.template add<0>(partial, d);
+        wgmma::wait<0>();
+      } else {
+        fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
+      }
+      give_back(at);
+      if constexpr (R::reduces) {
+        reduction.template add<1>(partial, d);
+        reduction.finish(partial, lane, first, second);
+      } else if constexpr (R::mma) {
+        // One register a product is kept alive: what nothing uses, the compiler removes, `asm volatile` or not.
+#pragma unroll
+        for (int part = 0; part < 128; part += shape::SUBTILES == 4 ? 32 : 64) fold += __float_as_uint(d[part]);
+      }
+      consume(first, second, scale, scale_8);
+    }
+  }
+
+  // f16 accumulators: two steps' fit, so the next one's products are queued before this one is summed over heads.
+  template <class Reduction, class Consume>
+  __device__ __forceinline__ void in_pairs(const Reduction& reduction, int steps, int stage, const int& key, const Consume& consume) {
+    u32 even[64], odd[64];
+    int at_even = 0, at_odd = 0;
+    const u64 queries_at = wgmma::descriptor(s.q[stage][0]);
+    const auto start = [&](u32 (&d)[64], int& at) {
+      at = take_stage(key);
+      if constexpr (R::mma) issue_narrow(d, wgmma::descriptor(s.k[at]), queries_at);
+    };
+    const auto end = [&](u32 (&d)[64], int at) {
+      float first = 0.f, second = 0.f;
+      const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
+      if constexpr (!R::mma) fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
+      give_back(at);
+      if constexpr (R::reduces) {
+        typename Reduction::Partial partial;
+        reduction.add(partial, d);
+        reduction.finish(partial, lane, first, second);
+      } else if constexpr (R::mma) {
+#pragma unroll
+        for (int part = 0; part < 64; part += 64 / shape::SUBTILES) fold += d[part];
+      }
+      consume(first, second, scale, scale_8);
+    };
+    if constexpr (flag::KV_STAGES <= flag::MATH_WARPGROUPS) {
+      // The next step's stage is this one's: it is loaded only when this one has been given back.
+#pragma unroll 1
+      for (; steps > 0; --steps) {
+        start(even, at_even);
+        wgmma::wait<0>();
+        end(even, at_even);
+      }
+    }
+    if (steps == 0) return;
+    start(even, at_even);
+#pragma unroll 1
+    for (; steps > 2; steps -= 2) {
+      start(odd, at_odd);
+      wgmma::wait<1>();
+      end(even, at_even);
+      start(even, at_even);
+      wgmma::wait<1>();
+      end(odd, at_odd);
+    }
+    if (steps == 2) {
+      start(odd, at_odd);
+      wgmma::wait<1>();
+      end(even, at_even);
+      wgmma::wait<0>();
+      end(odd, at_odd);
+    } else {
+      wgmma::wait<0>();
+      end(even, at_even);
+    }
+  }
+
   __device__ __forceinline__ void batch(const Piece& piece, int stage) {
     reduce::Reduction<R::math> reduction;
     if constexpr (R::reduces) reduction.load(s.w[stage][0], lane);
     const shape::Info& info = s.info[stage][query];
+    if constexpr (R::narrow) {
+      scale_queries(stage);
+      reduction.factor *= __uint_as_float(127 + excess(info.q_square, k_square) << 23);
+    }
     // Tiles that lie inside the bounds of every row of the batch need no mask.
     int inside_from = info.begin, inside_to = info.end;
 #pragma unroll
@@ -132,61 +286,38 @@ struct Role {
     trace.template begin<event::score>(piece.row);
     int tile = (group - turn + flag::MATH_WARPGROUPS) % flag::MATH_WARPGROUPS;
     int key = piece.key + tile * shape::TILE_KEYS;
-#pragma unroll 1
-    for (; tile < piece.tiles; tile += flag::MATH_WARPGROUPS, key += flag::MATH_WARPGROUPS * shape::TILE_KEYS) {
-      float d[128], first = 0.f, second = 0.f;
-      typename decltype(reduction)::Partial partial;
-      const int at = keys.stage;
-      trace.template begin<event::stage_full>(key);
-      ptx::wait(&s.full[at], keys.phase);  // waits for TMA
-      trace.template end<event::stage_full>(key);
-      shape::delay<role::math>();
-      const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
-      if constexpr (R::mma) {
-        if constexpr (turns) ptx::sync_named<256>(TURN + group);  // waits for the other warpgroup: its products are queued
-        issue(d, wgmma::descriptor(s.k[at]), wgmma::descriptor(s.q[stage][0]));
-        wgmma::wait<1>();
-        if constexpr (turns) ptx::arrive_named<256>(TURN + 1 - group);
-        if constexpr (R::reduces) reduction.template add<0>(partial, d);
-        wgmma::wait<0>();
-      } else {
-        fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
-      }
-      __syncwarp();
-      if (lane == 0) ptx::arrive(&s.empty[at]);
-      keys.next(flag::KV_STAGES, flag::MATH_WARPGROUPS);
+    const int mine = tile < piece.tiles ? (piece.tiles - tile + flag::MATH_WARPGROUPS - 1) / flag::MATH_WARPGROUPS : 0;
+    // What becomes of a finished step's two scores.
+    const auto consume = [&](float first, float second, float scale, float scale_8) {
       if constexpr (R::reduces) {
-        reduction.template add<1>(partial, d);
-        reduction.finish(partial, lane, first, second);
         // Adding +0 turns -0 into +0: both are the same score.
         first = fmaf(first, scale * reduction.factor, 0.f);
         second = fmaf(second, scale_8 * reduction.factor, 0.f);
-      } else if constexpr (R::mma) {
-        // One register a product is kept alive: what nothing uses, the compiler removes, `asm volatile` or not.
-#pragma unroll
-        for (int part = 0; part < 128; part += shape::SUBTILES == 4 ? 32 : 64) fold += __float_as_uint(d[part]);
       }
-      const int mine = key + key_in_tile;
+      const int at = key + key_in_tile;
       const bool inside = key >= inside_from && key + shape::TILE_KEYS <= inside_to;
-      const bool a_valid = inside || (mine >= info.begin && mine < info.end);
-      const bool b_valid = inside || (mine + 8 >= info.begin && mine + 8 < info.end);
+      const bool a_valid = inside || (at >= info.begin && at < info.end);
+      const bool b_valid = inside || (at + 8 >= info.begin && at + 8 < info.end);
       if constexpr (R::stores) {
         if constexpr (M == Mode::main) {  // the unfused scorer: nothing outside the row's bounds
           if (!a_valid) first = -shape::INF;
           if (!b_valid) second = -shape::INF;
         }
         if (M == Mode::repair || piece.row + query < a.rows) {
-          float* to = a.scores + (piece.row + query) * a.stride + mine;
-          if (mine < a.keys) to[0] = first;
-          if (mine + 8 < a.keys) to[8] = second;
+          float* to = a.scores + (piece.row + query) * a.stride + at;
+          if (at < a.keys) to[0] = first;
+          if (at + 8 < a.keys) to[8] = second;
         }
       } else if constexpr (R::filters) {
-        filter.take(first, second, mine, a_valid, b_valid, lane);
+        filter.take(first, second, at, a_valid, b_valid, lane);
       } else if constexpr (R::reduces) {
         if (a_valid) folded_scores += shape::ordered(__float_as_uint(first));
         if (b_valid) folded_scores += shape::ordered(__float_as_uint(second));
       }
-    }
+      key += flag::MATH_WARPGROUPS * shape::TILE_KEYS;
+    };
+    if constexpr (R::narrow) in_pairs(reduction, mine, stage, key, consume);
+    else one_by_one(reduction, mine, stage, key, consume);
     trace.template end<event::score>(piece.row);
     turn = (turn + piece.tiles) % flag::MATH_WARPGROUPS;
     if constexpr (R::filters) {
@@ -202,7 +333,7 @@ struct Role {
     grid_barrier(team);
     for (int row = blockIdx.x; row < piece.tiles; row += gridDim.x) {
       const int global_row = a.failed[piece.row + row];
-      select::from_memory(team, s.select, a.scores + row * a.stride, a.info[global_row],
+      select::from_memory(team, s.select[0], a.scores + row * a.stride, a.info[global_row],
                           a.out + static_cast<size_t>(global_row) * flag::K);
     }
     grid_barrier(team);

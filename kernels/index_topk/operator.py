@@ -17,11 +17,11 @@ import numpy as np
 from attribution.launch import TRACE, Call, Launch
 from attribution.launch import Operator as Steps
 
-HEADS, DIM, ROW_SPILL, UNROLL = 64, 128, 2048, 4
-BINS, LIST, MERGE_ROOM, MERGE_THREADS, PLAN_THREADS = 1024, 256, 8192, 256, 512
+HEADS, DIM, ROW_SPILL = 64, 128, 2048
+BINS, LIST, MERGE_THREADS, PLAN_THREADS = 512, 256, 256, 512
 Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
-LIMITS = {"underflow": 1, "segment": 2, "row": 4, "not_finite": 8}
+LIMITS = {"underflow": 1, "segment": 2, "not_finite": 4}
 """Bits of `status`, as shape.cuh's `Why` has them."""
 SCRATCH_BYTES = 32 << 20
 """Scores of failed rows that are held at a time."""
@@ -92,16 +92,9 @@ def smem_bytes(flags: Mapping[str, Any]) -> int:
     block_q, stages = int(flags["BLOCK_Q"]), int(flags["KV_STAGES"])
     keys, slots, seg = tile_keys(flags), 2 if flags["OVERLAP"] else 1, segments(flags)
     total = 2 * block_q * HEADS * DIM + stages * keys * DIM + stages * keys * 4 + 2 * block_q * HEADS * 4
-    total += 2 * block_q * 16 + 32 + slots * 16 + slots * block_q * 16 + slots * block_q * seg * 4
-    total += 8 * (2 * stages + 4 + 2 * slots) + BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + row_room(flags) * 8
-    total += 32 * int(flags["TOPK_WARPS"]) * UNROLL * 8
+    total += 2 * block_q * 32 + 32 + slots * 16 + slots * block_q * 32 + slots * block_q * seg * 4
+    total += 8 * (2 * stages + 4 + 2 * slots) + int(flags["TOPK_WARPS"]) * (BINS * 4 + LIST * 8 + 32 * 4 + 8 * 4)
     return (total + 256 + 1023) // 1024 * 1024
-
-
-def merge_smem_bytes() -> int:
-    return (
-        (BINS * 4 + LIST * 8 + 32 * 4 + 7 * 4 + 8 + (MERGE_ROOM + MERGE_THREADS * UNROLL) * 8 + 64 + 127) // 128 * 128
-    )
 
 
 def sample_size(keys: int) -> int:
@@ -158,7 +151,7 @@ def load(cubin: bytes) -> dict[str, Any]:
     device.set_current()
     code = ObjectCode.from_cubin(cubin)
     kernels = {name: code.get_kernel(name) for name in ENTRIES}
-    for name in ENTRIES[1:]:
+    for name in ("index_sample", "index_threshold", "index_main", "index_repair"):
         _allow_smem(kernels[name], SMEM_MOST_BYTES, device.device_id)
     return kernels
 
@@ -220,7 +213,8 @@ def launch(
     zeros = functools.partial(torch.zeros, device=device)
     sample_k = empty((samples, DIM), dtype=torch.uint8)
     sample_scale = empty(samples, dtype=torch.float32)
-    info, sample_info = (empty((-(-rows // 4) * 4, 4), dtype=torch.int32) for _ in range(2))
+    info, sample_info = (empty((-(-rows // 4) * 4, 8), dtype=torch.int32) for _ in range(2))
+    k_square = empty(sms, dtype=torch.float32)
     plan, sample_plan = (empty((max(ctas, sms) + 1, 2), dtype=torch.int32) for _ in range(2))
     first, sample_first = (empty((batches, 4), dtype=torch.int32) for _ in range(2))
     status, failed = zeros(rows, dtype=torch.int32), zeros(rows, dtype=torch.int32)
@@ -268,6 +262,8 @@ def launch(
             i32(n),
             i32(n),
             i32(repair_rows),
+            k_square,
+            i32(sms),
         )
         return Launch(stage, entry, (grid, 1, 1), block, smem, args, None, cooperative)
 
@@ -301,6 +297,8 @@ def launch(
                 i32(samples),
                 i32(ctas),
                 seed,
+                q,
+                k_square,
             ),
         )
     ]
@@ -332,7 +330,7 @@ def launch(
         if flags["SCHEDULE"] == "shares" and ctas > 1:
             args = (info, plan, cand, counts, out, *tail, i32(rows), i32(ctas))
             grid = ((ctas - 1) * block_q, 1, 1)
-            launches.append(Launch("merge", "index_merge", grid, MERGE_THREADS, merge_smem_bytes(), args))
+            launches.append(Launch("merge", "index_merge", grid, MERGE_THREADS, 0, args))
         if flags["EMIT"]:
             launches.append(
                 score(
@@ -358,6 +356,7 @@ def launch(
         sample_plan,
         first,
         sample_first,
+        k_square,
         counts,
         cand,
         scratch,
@@ -370,7 +369,7 @@ def launch(
 
 
 KEYS_MOST = 1 << 19
-"""A candidate's key and its rank share 32 bits."""
+"""Products of a key's number and the size of the sample fit 32 bits (stages.cuh)."""
 
 
 def validate(inputs: Mapping[str, Any], k_top: int) -> None:
@@ -426,9 +425,7 @@ def illegal(flags: Mapping[str, Any]) -> str | None:
             f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {warpgroups}: each needs a stage of its own"
         )
     if int(flags["SEGMENT_CAPACITY"]) % 2:
-        return f"SEGMENT_CAPACITY = {flags['SEGMENT_CAPACITY']}: candidates are copied in pairs, so it must be even"
-    if row_room(flags) >= 8192:
-        return f"{row_room(flags)} candidate entries a row: a rank has 13 bits, so at most 8191; lower SEGMENT_CAPACITY"
+        return f"SEGMENT_CAPACITY = {flags['SEGMENT_CAPACITY']}: candidates are read in pairs, so it must be even"
     if smem_bytes(flags) > SMEM_MOST_BYTES:
         size = smem_bytes(flags)
         return f"{size} bytes of shared memory at BLOCK_Q {block_q}: at most {SMEM_MOST_BYTES}; lower KV_STAGES"

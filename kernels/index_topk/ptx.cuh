@@ -43,11 +43,13 @@ __device__ __forceinline__ void load_bytes(void* to, const void* from, int bytes
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(smem(bar)) : "memory");
 }
-__device__ __forceinline__ void load_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem(to)), "l"(__cvta_generic_to_global(from))
-               : "memory");
+// 16 bytes past the first-level cache; read even when nobody uses them.
+__device__ __forceinline__ uint4 load_global_16(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(from)) : "memory");
+  return v;
 }
-__device__ __forceinline__ void load_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <int Threads>
 __device__ __forceinline__ void sync_named(int id) {
@@ -64,6 +66,22 @@ __device__ __forceinline__ void grow_registers() {
 template <int Registers>
 __device__ __forceinline__ void shrink_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+// What ordinary stores wrote to shared memory becomes visible to WGMMA and the copy engine.
+__device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Sum of the squares of two e4m3 numbers.
+__device__ __forceinline__ float squares_e4m3(u32 two) {
+  float x, y;
+  asm("{\n.reg .b32 h;\n.reg .b16 a, b;\ncvt.rn.f16x2.e4m3x2 h, %2;\nmov.b32 {a, b}, h;\n"
+      "cvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;\n}" : "=f"(x), "=f"(y) : "h"(static_cast<unsigned short>(two)));
+  return fmaf(x, x, y * y);
+}
+// Two e4m3 numbers times two f16 ones.
+__device__ __forceinline__ u32 scale_e4m3(u32 two, u32 factor) {
+  unsigned short scaled;
+  asm("{\n.reg .b32 h;\ncvt.rn.f16x2.e4m3x2 h, %1;\nmul.rn.f16x2 h, h, %2;\ncvt.rn.satfinite.e4m3x2.f16x2 %0, h;\n}"
+      : "=h"(scaled) : "h"(static_cast<unsigned short>(two)), "r"(factor));
+  return scaled;
 }
 __device__ __forceinline__ u32 load_acquire(const u32* p) {
   u32 v;

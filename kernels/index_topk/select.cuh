@@ -1,8 +1,10 @@
-// Exact selection of the k largest by a team of threads.
+// Exact selection of the k largest of a row by a team of threads: one warp in main, a block's in merge and repair.
 //
-// Radix selection on (key - low): histogram of 10 bits, the bin that holds the k-th largest, again inside that bin until it
-// has at most LIST entries or no bits are left; then one pass emits the sure winners and ranks the undecided.
-// In: n entries, at least k of them with key >= low.  Out: k distinct entries in any order.
+// A source hands out all entries of the row as (score bits, key), several a lane at a time so that their latencies overlap;
+// it is walked once a pass and never copied.  by_bins, the usual case: bins of equal width in the scores, from the threshold
+// to the largest sampled score.  by_radix, any case: nine bits of the ordered score a pass.
+// Both end alike: entries above the bin that holds the k-th largest are sure, those inside it are ranked in a short list.
+// Out: k distinct entries in any order.
 #pragma once
 #include "filter.cuh"
 #include "shape.cuh"
@@ -17,28 +19,77 @@ template <int Threads>
 struct Team {
   int barrier, rank;
   static constexpr int threads = Threads;
-  __device__ __forceinline__ void sync() const { ptx::sync_named<Threads>(barrier); }
-};
-
-using filter::INVALID;
-using filter::NO_KEY;
-
-struct InShared {  // ordered keys and indices of candidates
-  const uint2* cand;
-  __device__ __forceinline__ u32 key(int i) const { return cand[i].x; }
-  __device__ __forceinline__ void load(int i, u32& key, int& index) const {
-    const uint2 v = cand[i];
-    key = v.x;
-    index = static_cast<int>(v.y);
+  __device__ __forceinline__ void sync() const {
+    if constexpr (Threads == 32) __syncwarp();
+    else ptx::sync_named<Threads>(barrier);
   }
 };
-struct InMemory {  // a row of scores
+
+// What a source hands to a pass: `batch(entry, valid)`, all of one lane.
+constexpr int BATCH = 8;
+struct Entry {
+  u32 bits;
+  int key;
+};
+
+struct List {
+  const uint2* from;  // aligned to 16 bytes
+  int held;           // entries
+  int walked;         // entries that are read, at least `held`
+};
+// Lists of candidates; `lists(g)` says which.  A warp walks a list.
+template <class Lists>
+struct Candidates {
+  Lists lists;
+  int count;
+
+  template <class T, class F>
+  __device__ __forceinline__ void each(const T& team, F&& batch) const {
+    const int lane = team.rank % 32;
+#pragma unroll 1
+    for (int g = team.rank / 32; g < count; g += T::threads / 32) {
+      const List list = lists(g);
+#pragma unroll 1
+      for (int i = 2 * lane; i < list.walked; i += 32 * BATCH) {
+        Entry e[BATCH];
+        bool valid[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; u += 2) {
+          const int at = i + 32 * u;
+          uint4 two{};
+          if (at < list.walked) two = ptx::load_global_16(list.from + at);
+          e[u] = {two.x, static_cast<int>(two.y)};
+          e[u + 1] = {two.z, static_cast<int>(two.w)};
+          valid[u] = at < list.held;
+          valid[u + 1] = at + 1 < list.held;
+        }
+        batch(e, valid);
+      }
+    }
+  }
+};
+template <class Lists>
+Candidates(Lists, int) -> Candidates<Lists>;
+
+// A row of scores in memory.
+struct Scores {
   const float* scores;
-  int first;
-  __device__ __forceinline__ u32 key(int i) const { return shape::ordered(__float_as_uint(__ldcg(scores + i))); }
-  __device__ __forceinline__ void load(int i, u32& k, int& index) const {
-    k = key(i);
-    index = first + i;
+  int first, count;
+
+  template <class T, class F>
+  __device__ __forceinline__ void each(const T& team, F&& batch) const {
+#pragma unroll 1
+    for (int i = team.rank; i < count; i += BATCH * T::threads) {
+      Entry e[BATCH];
+      bool valid[BATCH];
+#pragma unroll
+      for (int u = 0; u < BATCH; ++u) {
+        const int at = i + u * T::threads;
+        valid[u] = at < count;
+        e[u] = {valid[u] ? __float_as_uint(__ldcg(scores + at)) : 0u, first + at};
+      }
+      batch(e, valid);
+    }
   }
 };
 
@@ -52,102 +103,67 @@ struct Sink {
   }
 };
 
-// The bin, from the top, in which the running count reaches `need`; also the count above it and inside it.
+__device__ __forceinline__ bool finite(u32 bits) { return (bits & 0x7F800000u) != 0x7F800000u; }
+
+// Where a bin's count lies: a lane that reads neighbouring bins shares no bank with the other lanes.
+__device__ __forceinline__ int place(int bin) { return bin ^ (bin >> shape::BIN_BITS - 5 & 31); }
+
+template <class T>
+__device__ __forceinline__ void clear(const T& team, SelectScratch& s) {
+#pragma unroll 4
+  for (int i = team.rank; i < shape::BINS; i += T::threads) s.bins[i] = 0;
+  if (team.rank == 0) s.winners = s.ties = 0;
+  team.sync();
+}
+
+// Finds the bin, from the top, in which the running count reaches `need`; every bin's count becomes the count above it.
 template <class T>
 __device__ __forceinline__ void find_bin(const T& team, SelectScratch& s, u32 need) {
-  constexpr int each = (shape::BINS + T::threads - 1) / T::threads;
+  static_assert(shape::BINS % T::threads == 0);
+  constexpr int each = shape::BINS / T::threads;
   const int lane = team.rank % 32, warp = team.rank / 32, top = shape::BINS - 1 - team.rank * each;
-  u32 sum = 0;
+  u32 here[each], sum = 0;
 #pragma unroll
-  for (int j = 0; j < each; ++j)
-    if (top - j >= 0) sum += s.bins[top - j];
+  for (int j = 0; j < each; ++j) sum += here[j] = s.bins[place(top - j)];
   u32 upto = sum;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
     const u32 other = __shfl_up_sync(~0u, upto, d);
     if (lane >= d) upto += other;
   }
-  if (lane == 31) s.warp_sum[warp] = upto;
-  team.sync();
-  for (int w = 0; w < warp; ++w) upto += s.warp_sum[w];
-  if (upto >= need && upto - sum < need) {
-    u32 above = upto - sum;
-    for (int j = 0; j < each; ++j) {
-      const u32 here = s.bins[top - j];
-      if (above + here >= need) {
-        s.bin = top - j;
-        s.above = above;
-        s.inside = here;
-        break;
-      }
-      above += here;
+  if constexpr (T::threads > 32) {
+    if (lane == 31) s.warp_sum[warp] = upto;
+    team.sync();
+    for (int w = 0; w < warp; ++w) upto += s.warp_sum[w];
+  }
+  u32 above = upto - sum;
+#pragma unroll
+  for (int j = 0; j < each; ++j) {
+    s.bins[place(top - j)] = above;
+    if (above < need && above + here[j] >= need) {
+      s.bin = top - j;
+      s.above = above;
+      s.inside = here[j];
     }
+    above += here[j];
   }
   team.sync();
 }
 
-// Writes the sure winners, then the best `need` of the undecided behind them.  `wins(key, tie)` says which is which.
-template <class T, class Source, class Wins>
-__device__ __forceinline__ void emit(const T& team, SelectScratch& s, const Source& source, int n, u32 k, u32 need, u32 above,
-                                     bool equal, Sink& sink, Wins wins) {
-  const bool listed = s.inside <= shape::LIST;
-  const int lane = team.rank % 32;
-  const u32 below = (1u << lane) - 1u;
-  constexpr int U = 4;
-#pragma unroll 1
-  for (int from = team.rank; from - lane < n; from += U * T::threads) {
-    u32 key[U], win[U], total = 0;
-    int index[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const int i = from + u * T::threads;
-      bool tie = false, yes = false;
-      if (i < n) {
-        source.load(i, key[u], index[u]);
-        yes = wins(key[u], tie);
-      }
-      win[u] = __ballot_sync(~0u, yes);
-      total += __popc(win[u]);
-      if (tie) {
-        const u32 at = atomicAdd(&s.ties, 1u);
-        if (listed) s.list[at] = make_uint2(key[u], index[u]);
-        else if (equal && at < need) sink.put(above + at, index[u], shape::bits_of(key[u]));
-      }
-    }
-    u32 at = 0;
-    if (lane == 0 && total) at = atomicAdd(&s.winners, total);
-    at = __shfl_sync(~0u, at, 0);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      if (win[u] >> lane & 1u) sink.put(at + __popc(win[u] & below), index[u], shape::bits_of(key[u]));
-      at += __popc(win[u]);
-    }
-  }
-  team.sync();
-  if (listed) {
-    const int count = s.inside;
-    for (int i = team.rank; i < count; i += T::threads) {
-      const uint2 mine = s.list[i];
-      u32 rank = 0;
-      for (int j = 0; j < count; ++j) rank += s.list[j].x > mine.x || (s.list[j].x == mine.x && j < i);
-      if (rank < need) sink.put(above + rank, mine.y, shape::bits_of(mine.x));
-    }
-  }
-  team.sync();
-}
-
-// The usual case, with candidates in shared memory as (score bits, key): bins of equal width in the scores, from the threshold
-// to the largest sampled score.  An entry's place in the output is the count of the bins above its own and its rank in it,
-// which the histogram's atomics return (kept in the upper bits of the key): no ballots, one pass each.
-// False, with nothing written, when the bin that decides holds more than LIST entries or the range is not finite.
-__device__ __forceinline__ bool finite(u32 bits) { return (bits & 0x7F800000u) != 0x7F800000u; }
-constexpr int KEY_BITS = 19;
-constexpr u32 KEY_MASK = NO_KEY;
-static_assert(KEY_MASK == (1u << KEY_BITS) - 1u);
-static_assert(shape::ROW_ROOM < 1 << (32 - KEY_BITS), "a rank must fit above the key");
-
+// The best `need` of the list's `count` undecided entries go behind the `sure` ones.
 template <class T>
-__device__ __forceinline__ bool by_bins(const T& team, SelectScratch& s, uint2* cand, int n, u32 k, float bottom, float top,
+__device__ __forceinline__ void rank_list(const T& team, SelectScratch& s, int count, u32 need, u32 sure, Sink& sink) {
+  for (int i = team.rank; i < count; i += T::threads) {
+    const uint2 mine = s.list[i];
+    u32 rank = 0;
+    for (int j = 0; j < count; ++j) rank += s.list[j].x > mine.x || (s.list[j].x == mine.x && j < i);
+    if (rank < need) sink.put(sure + rank, mine.y, shape::bits_of(mine.x));
+  }
+}
+
+// False, with nothing written, when the bin that decides holds more than LIST entries or the range is not finite.
+template <class T, class Source>
+__device__ __forceinline__ bool by_bins(const T& team, SelectScratch& s, const Source& source, u32 k, float bottom, float top,
                                         Sink& sink) {
   const float scale = (shape::BINS - 1) / (top - bottom), bias = 8388608.f - bottom * scale;
   if (!(scale > 0.f && scale < 1e30f && fabsf(bottom * scale) < 4e6f)) return false;
@@ -155,109 +171,81 @@ __device__ __forceinline__ bool by_bins(const T& team, SelectScratch& s, uint2* 
   const auto bin = [=](u32 bits) {
     return max(0, min(shape::BINS - 1, __float_as_int(fmaf(__uint_as_float(bits), scale, bias)) - 0x4B000000));
   };
-  for (int i = team.rank; i < shape::BINS; i += T::threads) s.bins[i] = 0;
-  if (team.rank == 0) s.ties = 0;
+  clear(team, s);
+  source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u)
+      if (valid[u]) atomicAdd(&s.bins[place(bin(e[u].bits))], 1u);
+  });
   team.sync();
-  // Entries are taken UNROLL at a time, loads before atomics before stores: a team of three warps has little else to hide
-  // latency with.  What fills up the last round falls into bin 0 and ranks below every candidate.
-  constexpr int U = shape::UNROLL;
-#pragma unroll 1
-  for (int i = team.rank; i < n; i += U * T::threads) {
-    uint2 v[U];
-    u32 rank[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) v[u] = cand[i + u * T::threads];
-#pragma unroll
-    for (int u = 0; u < U; ++u) rank[u] = atomicAdd(&s.bins[bin(v[u].x)], 1u);
-#pragma unroll
-    for (int u = 0; u < U; ++u) cand[i + u * T::threads].y = v[u].y | rank[u] << KEY_BITS;
-  }
-  team.sync();
-  constexpr int each = (shape::BINS + T::threads - 1) / T::threads;
-  const int lane = team.rank % 32, warp = team.rank / 32, first = shape::BINS - 1 - team.rank * each;
-  u32 sum = 0;
-#pragma unroll
-  for (int j = 0; j < each; ++j)
-    if (first - j >= 0) sum += s.bins[first - j];
-  u32 upto = sum;
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const u32 other = __shfl_up_sync(~0u, upto, d);
-    if (lane >= d) upto += other;
-  }
-  if (lane == 31) s.warp_sum[warp] = upto;
-  team.sync();
-  for (int w = 0; w < warp; ++w) upto += s.warp_sum[w];
-  u32 above = upto - sum;
-#pragma unroll
-  for (int j = 0; j < each; ++j)
-    if (first - j >= 0) {
-      const u32 here = s.bins[first - j];
-      s.bins[first - j] = above;
-      if (above < k && above + here >= k) {
-        s.bin = first - j;
-        s.above = above;
-        s.inside = here;
-      }
-      above += here;
-    }
-  team.sync();
+  find_bin(team, s, k);
   const int last = s.bin, inside = s.inside;
   const u32 sure = s.above;
   if (inside > shape::LIST) {
     team.sync();
     return false;
   }
-#pragma unroll 1
-  for (int i = team.rank; i < n; i += U * T::threads) {
-    uint2 v[U];
-    int in[U];
-    u32 at[U];
+  source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
+    int in[BATCH];
+    u32 at[BATCH];
     bool tie = false;
 #pragma unroll
-    for (int u = 0; u < U; ++u) v[u] = cand[i + u * T::threads];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      in[u] = bin(v[u].x);
-      at[u] = s.bins[in[u]] + (v[u].y >> KEY_BITS);
+    for (int u = 0; u < BATCH; ++u) {
+      in[u] = valid[u] ? bin(e[u].bits) : -1;
       tie |= in[u] == last;
     }
 #pragma unroll
-    for (int u = 0; u < U; ++u)
+    for (int u = 0; u < BATCH; ++u)
+      if (in[u] > last) at[u] = atomicAdd(&s.bins[place(in[u])], 1u);
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u)
       if (in[u] > last) {
-        sink.put(at[u], v[u].y & KEY_MASK, v[u].x);
-        if (in[u] == shape::BINS - 1 && !finite(v[u].x)) s.not_finite = 1;
+        sink.put(at[u], e[u].key, e[u].bits);
+        if (in[u] == shape::BINS - 1 && !finite(e[u].bits)) s.not_finite = 1;
       }
-    if (tie)
-      for (int u = 0; u < U; ++u)
-        if (in[u] == last) s.list[atomicAdd(&s.ties, 1u)] = make_uint2(shape::ordered(v[u].x), v[u].y & KEY_MASK);
-  }
+    if (tie) {
+#pragma unroll
+      for (int u = 0; u < BATCH; ++u)
+        if (in[u] == last) s.list[atomicAdd(&s.ties, 1u)] = make_uint2(shape::ordered(e[u].bits), e[u].key);
+    }
+  });
   team.sync();
-  for (int i = team.rank; i < inside; i += T::threads) {
-    const uint2 mine = s.list[i];
-    u32 rank = 0;
-    for (int j = 0; j < inside; ++j) rank += s.list[j].x > mine.x || (s.list[j].x == mine.x && j < i);
-    if (rank < k - sure) sink.put(sure + rank, mine.y, shape::bits_of(mine.x));
-  }
+  rank_list(team, s, inside, k - sure, sure, sink);
   team.sync();
   return true;
 }
 
+// Any scores, ties and what is not finite included; needs at least k entries.
 template <class T, class Source>
-__device__ __forceinline__ void largest(const T& team, SelectScratch& s, const Source& source, int n, u32 k, u32 low, u32 top,
-                                        Sink& sink) {
-  int shift = max(0, 32 - __clz(top - low) - 10), old_shift = 32;
+__device__ __forceinline__ void by_radix(const T& team, SelectScratch& s, const Source& source, u32 k, Sink& sink) {
+  if (team.rank == 0) s.low = ~0u, s.top = 0u;
+  team.sync();
+  u32 least = ~0u, most = 0u;
+  source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u)
+      if (valid[u]) {
+        const u32 key = shape::ordered(e[u].bits);
+        least = min(least, key), most = max(most, key);
+        if (!finite(e[u].bits)) s.not_finite = 1;
+      }
+  });
+  atomicMin(&s.low, least);
+  atomicMax(&s.top, most);
+  team.sync();
+  const u32 low = s.low;
+  int shift = max(0, 32 - __clz(s.top - low) - shape::BIN_BITS), old_shift = 32;
   u32 prefix = 0, need = k, above = 0;
   while (true) {
-    for (int i = team.rank; i < shape::BINS; i += T::threads) s.bins[i] = 0;
-    if (team.rank == 0) s.winners = s.ties = 0;
-    team.sync();
+    clear(team, s);
     const u32 base = old_shift == 32 ? 0u : prefix << (old_shift - shift);
-#pragma unroll 4
-    for (int i = team.rank; i < n; i += T::threads) {
-      const u32 key = source.key(i), d = key - low;
-      if (key >= low && (old_shift == 32 || d >> old_shift == prefix)) atomicAdd(&s.bins[(d >> shift) - base], 1u);
-    }
+    source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
+#pragma unroll
+      for (int u = 0; u < BATCH; ++u) {
+        const u32 d = shape::ordered(e[u].bits) - low;
+        if (valid[u] && (old_shift == 32 || d >> old_shift == prefix)) atomicAdd(&s.bins[place((d >> shift) - base)], 1u);
+      }
+    });
     team.sync();
     find_bin(team, s, need);
     prefix = base + s.bin;
@@ -265,45 +253,39 @@ __device__ __forceinline__ void largest(const T& team, SelectScratch& s, const S
     above += s.above;
     if (s.inside <= shape::LIST || shift == 0) break;
     old_shift = shift;
-    shift = max(0, shift - 10);
+    shift = max(0, shift - shape::BIN_BITS);
     team.sync();  // bin, above, inside have been read by all
   }
-  emit(team, s, source, n, k, need, above, shift == 0, sink, [=](u32 key, bool& tie) {
-    const u32 part = (key - low) >> shift;
-    tie = key >= low && part == prefix;
-    return key >= low && part > prefix;
+  const bool listed = s.inside <= shape::LIST;
+  source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u) {
+      const u32 key = shape::ordered(e[u].bits), part = (key - low) >> shift;
+      if (!valid[u] || part < prefix) continue;
+      if (part > prefix) {
+        sink.put(atomicAdd(&s.winners, 1u), e[u].key, e[u].bits);
+      } else {
+        const u32 at = atomicAdd(&s.ties, 1u);
+        if (listed) s.list[at] = make_uint2(key, e[u].key);
+        else if (at < need) sink.put(above + at, e[u].key, e[u].bits);  // all of them are equal
+      }
+    }
   });
+  team.sync();
+  if (listed) rank_list(team, s, s.inside, need, above, sink);
+  team.sync();
 }
 
-// Any candidates: scores become ordered keys in place, then radix selection.
-template <class T>
-__device__ __forceinline__ void by_radix(const T& team, SelectScratch& s, uint2* cand, int n, u32 k, u32 low, Sink& sink) {
-  u32 most = 0;
-  if (team.rank == 0) s.top = 0;
-  team.sync();
-#pragma unroll 1
-  for (int i = team.rank; i < n; i += T::threads) {
-    const u32 index = cand[i].y & KEY_MASK, key = index == NO_KEY ? 0u : shape::ordered(cand[i].x);
-    if (index != NO_KEY && !finite(cand[i].x)) s.not_finite = 1;
-    cand[i] = make_uint2(key, index);
-    most = max(most, key);
-  }
-  most = __reduce_max_sync(~0u, most);
-  if (team.rank % 32 == 0) atomicMax(&s.top, most);
-  team.sync();
-  largest(team, s, InShared{cand}, n, k, low, s.top, sink);
-}
-
-// The k largest candidates of a row; false when some score is not finite: then the row has to be repaired.
-template <class T>
-__device__ __forceinline__ bool candidates(const T& team, SelectScratch& s, uint2* cand, int n, const shape::Info& info,
+// The k largest candidates of a row, of which there are at least k; false when some score is not finite: then the row has to
+// be repaired.
+template <class T, class Source>
+__device__ __forceinline__ bool candidates(const T& team, SelectScratch& s, const Source& source, const shape::Info& info,
                                            Sink& sink) {
   if (team.rank == 0) s.not_finite = 0;
-  if (!by_bins(team, s, cand, n, flag::K, info.threshold, info.top, sink))
-    by_radix(team, s, cand, n, flag::K, shape::ordered(__float_as_uint(info.threshold + 0.f)), sink);
-  const bool finite = s.not_finite == 0;
+  if (!by_bins(team, s, source, flag::K, info.threshold, info.top, sink)) by_radix(team, s, source, flag::K, sink);
+  const bool all_finite = s.not_finite == 0;
   team.sync();
-  return finite;
+  return all_finite;
 }
 
 // A row with at most K valid keys: all of them.
@@ -317,8 +299,9 @@ template <class T>
 __device__ __forceinline__ void from_memory(const T& team, SelectScratch& s, const float* scores, const shape::Info& info,
                                             int* out) {
   Sink sink{out};
-  if (info.end - info.begin <= flag::K) short_row(team, info, sink);
-  else largest(team, s, InMemory{scores + info.begin, info.begin}, info.end - info.begin, flag::K, 0u, ~0u, sink);
+  const int valid = info.end - info.begin;
+  if (valid <= flag::K) short_row(team, info, sink);
+  else by_radix(team, s, Scores{scores + info.begin, info.begin, valid}, flag::K, sink);
 }
 
 }  // namespace select

@@ -19,8 +19,7 @@ constexpr int TILE_KEYS = 64 * SUBTILES;
 constexpr int MATH_WARPS = 4 * flag::MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
 constexpr int TOPK_WARPS = flag::TOPK_WARPS;  // and one warp that loads: whole warpgroups
-constexpr int TOPK_THREADS = 32 * TOPK_WARPS;
-constexpr int THREADS = MATH_THREADS + TOPK_THREADS + 32;
+constexpr int THREADS = MATH_THREADS + 32 * TOPK_WARPS + 32;
 static_assert((TOPK_WARPS + 1) % 4 == 0);
 
 constexpr int SEGMENTS = flag::LAYOUT == flag::LAYOUT_t::shared     ? 1
@@ -31,9 +30,8 @@ constexpr int SEGMENT_ROOM = flag::SEGMENT_CAPACITY + SPILL;
 constexpr int ROW_ROOM = SEGMENTS * SEGMENT_ROOM;
 constexpr int SLOTS = flag::OVERLAP ? 2 : 1;
 constexpr int ALL_SLOTS = SLOTS + 2;  // and the two batches that this CTA may share with a neighbour
-constexpr int UNROLL = flag::TOPK_WARPS == 3 ? 4 : 2;  // entries a thread of TopK handles at a time
-constexpr int PAD = TOPK_THREADS * UNROLL;
-constexpr int BINS = 1024;
+constexpr int BIN_BITS = 9;
+constexpr int BINS = 1 << BIN_BITS;
 constexpr int LIST = 256;
 
 static_assert(flag::BLOCK_Q == 1 || flag::BLOCK_Q == 2 || flag::BLOCK_Q == 4);
@@ -48,20 +46,24 @@ struct Piece {
   int tiles;  // tiles of the piece
   int kind;
 };
-// Per row: threshold, bounds, the largest sampled score.  16 bytes, so that the copy engine can bring it.
+// Per row: threshold, bounds, the largest sampled score, the largest square of a head's norm.  A multiple of 16 bytes, so
+// that the copy engine can bring it.
 struct alignas(16) Info {
   float threshold;
   int begin;
   int end;
   float top;
+  float q_square;
+  int unused[3];
 };
+static_assert(sizeof(Info) == 32);
 
 // Scratch of a selecting team.
 struct SelectScratch {
   unsigned int bins[BINS];
   uint2 list[LIST];
   unsigned int warp_sum[32];
-  unsigned int winners, ties, bin, above, inside, top, not_finite;
+  unsigned int winners, ties, bin, above, inside, low, top, not_finite;
 };
 
 struct Smem {
@@ -76,8 +78,7 @@ struct Smem {
   int counts[SLOTS][flag::BLOCK_Q][SEGMENTS];
   alignas(8) ptx::u64 full[flag::KV_STAGES], empty[flag::KV_STAGES], q_full[2], q_empty[2];
   alignas(8) ptx::u64 slot_ready[SLOTS], slot_free[SLOTS];
-  SelectScratch select;
-  alignas(16) uint2 cand[ROW_ROOM + PAD];
+  SelectScratch select[TOPK_WARPS];  // one a warp; repair has one team
 };
 
 struct Args {
@@ -98,9 +99,11 @@ struct Args {
   int keys;                  // N, or the number of sampled keys
   long long stride;          // of scores
   int repair_rows;           // rows of scratch
+  const float* k_square;     // [squares] largest squares of keys' norms, of parts of the keys
+  int squares;
 };
 
-enum Why : int { underflow = 1, segment_full = 2, row_full = 4, not_finite = 8 };
+enum Why : int { underflow = 1, segment_full = 2, not_finite = 4 };
 
 __device__ __forceinline__ void fail(const Args& a, int row, int why) {
   a.status[row] = why;

@@ -46,6 +46,8 @@ struct Prepare {
   u64* checksum;
   int rows, keys, samples, ctas;
   u32 seed;
+  const uint4* q;
+  float* k_square;
 
   __device__ __forceinline__ Info bounds(int row, bool sampled) const {
     if (row >= rows) return Info{shape::INF, 0, 0, 0.f};
@@ -53,7 +55,8 @@ struct Prepare {
     if (!sampled) return Info{-shape::INF, begin, end, 0.f};
     return Info{-shape::INF, sampled_below(begin, samples, keys, seed), sampled_below(end, samples, keys, seed), 0.f};
   }
-  // The cost of each batch, summed up, and equal shares of it for the CTAs.  One block of PLAN_THREADS threads.
+  // The cost of each batch, summed up, and equal shares of it for the CTAs.  One block of PLAN_THREADS threads;
+  // scratch: PLAN_THREADS / 32 + PLAN_THREADS.
   __device__ __forceinline__ void plan_tiles(bool sampled, int4* batch, int2* share, u32* scratch) const {
     const int count = (rows + flag::BLOCK_Q - 1) / flag::BLOCK_Q, each = (count + PLAN_THREADS - 1) / PLAN_THREADS;
     const int from = min(count, static_cast<int>(threadIdx.x) * each), to = min(count, from + each);
@@ -61,6 +64,7 @@ struct Prepare {
     u32 sum = 0;
     for (int b = from; b < to; ++b) {
       int low = 1 << 30, high = 0;
+#pragma unroll
       for (int q = 0; q < flag::BLOCK_Q; ++q) {
         const Info row = bounds(b * flag::BLOCK_Q + q, sampled);
         if (row.end > row.begin) {
@@ -88,6 +92,8 @@ struct Prepare {
       total += scratch[w];
     }
     u32 at = upto - sum;
+    u32* starts = scratch + PLAN_THREADS / 32;  // of each thread's batches
+    starts[threadIdx.x] = at;
     for (int b = from; b < to; ++b) {
       batch[b].x = at;
       at += batch[b].w;
@@ -95,17 +101,32 @@ struct Prepare {
     __syncthreads();
     for (int c = threadIdx.x; c <= ctas; c += PLAN_THREADS) {
       const u32 x = static_cast<u32>(static_cast<u64>(total) * c / ctas);
-      int low = 0, high = count;  // the first batch that ends behind x
-      while (low < high) {
-        const int middle = (low + high) / 2;
-        if (static_cast<u32>(batch[middle].x + batch[middle].w) > x) high = middle;
-        else low = middle + 1;
-      }
+      int thread = 0;  // the last one that starts at x or before
+      for (int step = PLAN_THREADS / 2; step; step /= 2)
+        if (starts[thread + step] <= x) thread += step;
+      int low = min(count, thread * each);  // then the first batch that ends behind x
+      while (low < count && static_cast<u32>(batch[low].x + batch[low].w) <= x) ++low;
       int tile = 0;
       if (c > 0 && c < ctas && low < count)
         tile = static_cast<int>(static_cast<u64>(x - batch[low].x) * batch[low].z / batch[low].w);
       share[c] = c == 0 ? make_int2(0, 0) : c == ctas ? make_int2(count, 0) : make_int2(low, tile);
     }
+  }
+  // By one warp: the largest square of a norm among `vectors` of 128 e4m3 numbers.  NaN counts as nothing.
+  static __device__ __forceinline__ float largest_square(const uint4* from, int vectors) {
+    const int lane = threadIdx.x % 32;
+    float most = 0.f;
+#pragma unroll 16
+    for (int i = lane; i < 8 * vectors; i += 32) {
+      const uint4 v = __ldg(from + i);
+      float sum = 0.f;
+      for (const u32 four : {v.x, v.y, v.z, v.w}) sum += ptx::squares_e4m3(four & 0xFFFFu) + ptx::squares_e4m3(four >> 16);
+#pragma unroll
+      for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
+      most = fmaxf(most, sum);
+    }
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 8));
+    return fmaxf(most, __shfl_xor_sync(~0u, most, 16));
   }
   __device__ __forceinline__ void run(u32* scratch) const {
     if (blockIdx.x < 2) {
@@ -121,10 +142,25 @@ struct Prepare {
       sample_k[i] = k[static_cast<size_t>(key) * 8 + i % 8];
       if (i % 8 == 0) sample_scale[i / 8] = k_scale[key];
     }
-    for (int row = thread; row < (rows + 3) / 4 * 4; row += threads) {
-      info[row] = bounds(row, false);
-      sample_info[row] = bounds(row, true);
-      if (row < rows) status[row] = 0;
+    constexpr bool narrow = flag::REDUCE_MATH == flag::REDUCE_MATH_t::f16;
+    for (int row = thread / 32; row < (rows + 3) / 4 * 4; row += threads / 32) {
+      const float square = narrow && row < rows ? largest_square(q + static_cast<size_t>(row) * shape::HEADS * 8, shape::HEADS) : 0.f;
+      if (thread % 32 < 2) {
+        Info mine = bounds(row, thread % 2);
+        mine.q_square = square;
+        (thread % 2 ? sample_info : info)[row] = mine;
+        if (row < rows) status[row] = 0;
+      }
+    }
+    if constexpr (narrow) {
+      if (threadIdx.x == 0) scratch[0] = 0;
+      __syncthreads();
+      for (int part = thread / 32; part < keys / 64; part += threads / 32) {
+        const float square = largest_square(k + static_cast<size_t>(part) * 64 * 8, 64);
+        if (threadIdx.x % 32 == 0) atomicMax(&scratch[0], __float_as_uint(square));  // not negative: ordered as integers
+      }
+      __syncthreads();
+      if (threadIdx.x == 0) k_square[blockIdx.x - 2] = __uint_as_float(scratch[0]);
     }
     if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared)
       for (int i = thread; i < ctas * 2 * flag::BLOCK_Q; i += threads) counts[i] = 0;
@@ -181,11 +217,9 @@ __device__ __forceinline__ void threshold(const float* scores, const Info* sampl
 }
 
 constexpr int MERGE_THREADS = 256;
-constexpr int MERGE_ROOM = 8192;
 struct MergeSmem {
   shape::SelectScratch select;
-  u32 total, lost;
-  alignas(16) uint2 cand[MERGE_ROOM + MERGE_THREADS * shape::UNROLL];
+  u32 held, lost;
 };
 
 // One block per (boundary between two CTAs, row of the batch): the batch that the boundary cuts, if it is the first to.
@@ -200,39 +234,38 @@ __device__ __forceinline__ void merge(MergeSmem& s, const shape::Args& a, int ct
   if (info.end - info.begin <= flag::K) {
     select::short_row(team, info, sink);
   } else {
-    if (team.rank == 0) s.total = s.lost = 0;
-    team.sync();
     int end = cut;  // pieces are those of CTAs cut-1 .. end
     while (end + 1 < ctas && a.plan[end + 1].x == here.x) ++end;
-    const int lane = team.rank % 32, segments = (end - cut + 2) * shape::SEGMENTS;
-    for (int g = team.rank / 32; g < segments; g += MERGE_THREADS / 32) {
+    const auto count = [&](int g, const uint2*& from) {
       const int cta = cut - 1 + g / shape::SEGMENTS, segment = g % shape::SEGMENTS;
-      const int2 from = a.plan[cta], to = a.plan[cta + 1];
-      if (from.x == to.x && from.y == to.y) continue;  // no share
-      const int kind = from.x == here.x && from.y > 0 ? 0 : 1;
-      const int count = a.counts[((cta * 2 + kind) * flag::BLOCK_Q + q) * shape::SEGMENTS + segment];
-      const int held = min(count, shape::SEGMENT_ROOM);
-      u32 at = 0;
-      if (lane == 0) {
-        at = atomicAdd(&s.total, held);
-        if (count > held) s.lost = shape::segment_full;
-        if (at + held > MERGE_ROOM) s.lost = shape::row_full;
-      }
-      at = __shfl_sync(~0u, at, 0);
-      if (at + held > MERGE_ROOM) continue;
-      const uint2* data = a.cand + static_cast<size_t>((cta * shape::ALL_SLOTS + shape::SLOTS + kind) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
-      for (int i = lane; i < held; i += 32) s.cand[at + i] = data[segment * shape::SEGMENT_ROOM + i];
+      const int2 first = a.plan[cta], last = a.plan[cta + 1];
+      if (first.x == last.x && first.y == last.y) return 0;  // no share
+      const int kind = first.x == here.x && first.y > 0 ? 0 : 1;
+      from = a.cand + static_cast<size_t>((cta * shape::ALL_SLOTS + shape::SLOTS + kind) * flag::BLOCK_Q + q) * shape::ROW_ROOM +
+             segment * shape::SEGMENT_ROOM;
+      return a.counts[((cta * 2 + kind) * flag::BLOCK_Q + q) * shape::SEGMENTS + segment];
+    };
+    const int lists = (end - cut + 2) * shape::SEGMENTS;
+    if (team.rank == 0) s.held = s.lost = 0;
+    team.sync();
+    const uint2* unused = nullptr;
+    for (int g = team.rank; g < lists; g += MERGE_THREADS) {
+      const int entries = count(g, unused);
+      atomicAdd(&s.held, min(entries, shape::SEGMENT_ROOM));
+      if (entries > shape::SEGMENT_ROOM) s.lost = 1;
     }
     team.sync();
-    const int n = min(s.total, static_cast<u32>(MERGE_ROOM));
-    for (int i = n + team.rank; i < n + MERGE_THREADS * shape::UNROLL; i += MERGE_THREADS)
-      s.cand[i] = make_uint2(filter::INVALID, filter::NO_KEY);
-    team.sync();
-    if (s.lost || n < flag::K) {
-      if (team.rank == 0) shape::fail(a, row, s.lost ? s.lost : shape::underflow);
+    if (s.lost || s.held < flag::K) {
+      if (team.rank == 0) shape::fail(a, row, s.lost ? shape::segment_full : shape::underflow);
       return;
     }
-    if (!select::candidates(team, s.select, s.cand, n, info, sink) && team.rank == 0) shape::fail(a, row, shape::not_finite);
+    const select::Candidates source{[&](int g) {
+                                      const uint2* from = nullptr;
+                                      const int held = min(count(g, from), shape::SEGMENT_ROOM);
+                                      return select::List{from, held, held};
+                                    },
+                                    lists};
+    if (!select::candidates(team, s.select, source, info, sink) && team.rank == 0) shape::fail(a, row, shape::not_finite);
   }
   if constexpr (flag::SELECT && !flag::EMIT) atomicAdd(a.checksum, sink.folded);
 }

@@ -46,7 +46,7 @@ struct Loader {
     for (int q = 0; q < flag::BLOCK_Q; ++q) {
       const int row = list ? list[min(piece.row + q, listed - 1)] : piece.row + q;
       if (row < a.rows) bytes += shape::HEADS * 4;
-      if (row < padded) bytes += 16;
+      if (row < padded) bytes += sizeof(shape::Info);
       bytes += shape::HEADS * shape::DIM;
     }
     ptx::arrive_expect(&s.q_full[stage], bytes);
@@ -55,7 +55,7 @@ struct Loader {
       const int row = list ? list[min(piece.row + q, listed - 1)] : piece.row + q;
       ptx::load_box(s.q[stage][q], q_map, row * shape::HEADS, &s.q_full[stage]);
       if (row < a.rows) ptx::load_bytes(s.w[stage][q], a.w + row * shape::HEADS, shape::HEADS * 4, &s.q_full[stage]);
-      if (row < padded) ptx::load_bytes(&s.info[stage][q], a.info + row, 16, &s.q_full[stage]);
+      if (row < padded) ptx::load_bytes(&s.info[stage][q], a.info + row, sizeof(shape::Info), &s.q_full[stage]);
     }
     queries.next(2);
   }

@@ -10,21 +10,21 @@
 namespace topk {
 
 using ptx::u64;
-using select::INVALID;
-using select::NO_KEY;
 using select::Sink;
 using shape::Args;
 using shape::Smem;
 
+// Each warp takes rows of its own, in turn over all slots: nothing but the slots' barriers makes one wait for another.
 struct Role {
   Smem& s;
   const Args& a;
-  [[no_unique_address]] attr::Lane<role::topk> trace;
-  const select::Team<shape::TOPK_THREADS> team;
+  [[no_unique_address]] attr::Lane<role::topk> trace;  // of the first warp
+  const int warp, lane;
   u64 folded = 0;
 
   __device__ __forceinline__ void run() {
     tma::Ring slots{};
+    int first = 0;  // the warp that takes a slot's first row
 #pragma unroll 1
     while (true) {
       const int slot = slots.stage;
@@ -36,18 +36,18 @@ struct Role {
       trace.template begin<event::select>(piece.row);
       if constexpr (flag::SELECT) {
 #pragma unroll 1
-        for (int q = 0; q < flag::BLOCK_Q && piece.row + q < a.rows; ++q) {
-          shape::delay<role::topk>();
-          row(slot, q, piece.row + q);
-        }
+        for (int q = (warp - first + shape::TOPK_WARPS) % shape::TOPK_WARPS; q < flag::BLOCK_Q; q += shape::TOPK_WARPS)
+          if (piece.row + q < a.rows) {
+            shape::delay<role::topk>();
+            row(slot, q, piece.row + q);
+          }
+        first = (first + flag::BLOCK_Q) % shape::TOPK_WARPS;
       }
       trace.template end<event::select>(piece.row);
-      if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared) {
-        team.sync();
-        if (team.rank < flag::BLOCK_Q) s.counts[slot][team.rank][0] = 0;
-      }
+      if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared)
+        if (warp == 0 && lane < flag::BLOCK_Q && !flag::SELECT) s.counts[slot][lane][0] = 0;
       __syncwarp();
-      if (team.rank % 32 == 0) ptx::arrive(&s.slot_free[slot]);
+      if (lane == 0) ptx::arrive(&s.slot_free[slot]);
       slots.next(shape::SLOTS);
     }
     if constexpr (flag::SELECT && !flag::EMIT) atomicAdd(a.checksum, folded);
@@ -55,46 +55,35 @@ struct Role {
   }
 
   __device__ __forceinline__ void row(int slot, int q, int row) {
+    const select::Team<32> team{0, lane};
     const shape::Info info = s.slot_info[slot][q];
     Sink sink{a.out + static_cast<size_t>(row) * flag::K};
     if (info.end - info.begin <= flag::K) {
       select::short_row(team, info, sink);
-      folded += sink.folded;
-      return;
-    }
-    const int* counts = s.counts[slot][q];
-    const uint2* from = a.cand + static_cast<size_t>((blockIdx.x * shape::ALL_SLOTS + slot) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
-    constexpr int room = flag::SEGMENT_CAPACITY;
-    int n = 0, real = 0;
-    bool lost = false;
-#pragma unroll 1
-    for (int g = 0; g < shape::SEGMENTS; ++g, from += shape::SEGMENT_ROOM) {
-      const int count = counts[g], held = min(count, shape::SEGMENT_ROOM);
-      // Reserved: the walk covers the whole segment, and what was spilled behind it.
-      const int walked = flag::SCAN == flag::SCAN_t::counts ? (held + 1) / 2 * 2 : max(room, (held + 1) / 2 * 2);
-      for (int i = 2 * team.rank; i < walked; i += 2 * shape::TOPK_THREADS) ptx::load_16(s.cand + n + i, from + i);
-      n += walked;
-      real += held;
-      lost |= count > shape::SEGMENT_ROOM;
-    }
-    for (int i = n + team.rank; i < n + shape::PAD; i += shape::TOPK_THREADS) s.cand[i] = make_uint2(INVALID, NO_KEY);
-    ptx::load_wait();
-    team.sync();
-    if (lost || real < flag::K) {
-      if (team.rank == 0) shape::fail(a, row, lost ? shape::segment_full : shape::underflow);
-      return;
-    }
-    if constexpr (flag::SCAN == flag::SCAN_t::reserved || flag::LAYOUT == flag::LAYOUT_t::shared) {
-      for (int g = 0, at = 0; g < shape::SEGMENTS; ++g) {
-        const int held = min(counts[g], shape::SEGMENT_ROOM);
-        const int walked = flag::SCAN == flag::SCAN_t::counts ? (held + 1) / 2 * 2 : max(room, (held + 1) / 2 * 2);
-        for (int i = held + team.rank; i < walked; i += shape::TOPK_THREADS)
-          s.cand[at + i] = make_uint2(INVALID, NO_KEY);
-        at += walked;
+    } else {
+      int* counts = s.counts[slot][q];
+      const uint2* from = a.cand + static_cast<size_t>((blockIdx.x * shape::ALL_SLOTS + slot) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
+      const int count = lane < shape::SEGMENTS ? counts[lane] : 0;
+      const bool lost = __any_sync(~0u, count > shape::SEGMENT_ROOM);
+      const int held = __reduce_add_sync(~0u, min(count, shape::SEGMENT_ROOM));
+      if (lost || held < flag::K) {
+        if (lane == 0) shape::fail(a, row, lost ? shape::segment_full : shape::underflow);
+      } else {
+        const select::Candidates source{[=](int g) {
+                                          const int here = min(counts[g], shape::SEGMENT_ROOM);
+                                          // Reserved: the walk covers the whole segment, and what was spilled behind it.
+                                          constexpr bool all = flag::SCAN == flag::SCAN_t::reserved;
+                                          return select::List{from + g * shape::SEGMENT_ROOM, here,
+                                                              all ? max(here, flag::SEGMENT_CAPACITY) : here};
+                                        },
+                                        shape::SEGMENTS};
+        if (!select::candidates(team, s.select[warp], source, info, sink) && lane == 0) shape::fail(a, row, shape::not_finite);
       }
-      team.sync();
+      if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared) {
+        __syncwarp();
+        if (lane == 0) counts[0] = 0;
+      }
     }
-    if (!select::candidates(team, s.select, s.cand, n, info, sink) && team.rank == 0) shape::fail(a, row, shape::not_finite);
     folded += sink.folded;
   }
 };

@@ -48,8 +48,8 @@ CHANGES: list[dict[str, Any]] = [
     {"LAYOUT": "split", "SEGMENT_CAPACITY": 92},
     {"SCAN": "reserved"},
     {"SPILL": False},
-    {"BLOCK_Q": 1},
-    {"BLOCK_Q": 4},
+    {"BLOCK_Q": 1, "KV_STAGES": 4},
+    {"BLOCK_Q": 2},
     {"KV_STAGES": 2},
     {"MATH_WARPGROUPS": 1, "KV_STAGES": 1, "SEGMENT_CAPACITY": 368},
     {"TRACE": 2},
@@ -120,7 +120,7 @@ def test_scores_do_not_depend_on_blocking(index_topk: Kernel, cases: dict[str, A
         run(
             index_topk,
             cases["normal"][0],
-            {"FILTER": False, "SELECT": False, "EMIT": False, "BLOCK_Q": b},
+            {"FILTER": False, "SELECT": False, "EMIT": False, "BLOCK_Q": b, "KV_STAGES": 4},
         )[1]
         for b in (1, 2, 4)
     ]
@@ -229,7 +229,7 @@ def test_work_is_counted_where_it_is_done(index_topk: Kernel, cases: dict[str, A
     assert counter(load_only, "tensor_instructions") == 0
     assert counter(full, "tma_loads") == counter(load_only, "tma_loads") > 0
     assert counter(math_only, "candidates") == 0 < counter(full, "candidates")
-    one = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1})[1]
+    one = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1, "KV_STAGES": 4})[1]
     assert counter(one, "mma_flop") == counter(full, "mma_flop")
     assert counter(one, "tensor_instructions") > counter(full, "tensor_instructions")
     reserved = run(index_topk, cases["normal"][0], {"SCAN": "reserved"})[1]
@@ -242,7 +242,7 @@ def test_a_delayed_role_is_slower_by_the_delay(index_topk: Kernel, cases: dict[s
     _, measured = run(
         index_topk,
         cases["normal"][0],
-        {"DELAY_ROLE": "topk", "DELAY_CYCLES": delay_ns, "BLOCK_Q": 1},
+        {"DELAY_ROLE": "topk", "DELAY_CYCLES": delay_ns, "BLOCK_Q": 1, "KV_STAGES": 4},
     )
     events = measured.tables["events"]
     select = [e.name for e in index_topk.events].index("select")
@@ -300,13 +300,13 @@ def test_inputs_are_what_their_names_say(index_topk: Kernel) -> None:
 
 def test_ctas_and_sms_are_counted_where_they_were_placed(index_topk: Kernel, cases: dict[str, Any]) -> None:
     """Three CTAs on eight SMs use three of them; the counter is no copy of the knob `sms`."""
-    _, measured = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1}, ctas=3, sms=8)
+    _, measured = run(index_topk, cases["normal"][0], {"BLOCK_Q": 1, "KV_STAGES": 4}, ctas=3, sms=8)
     assert (counter(measured, "ctas"), counter(measured, "sms")) == (3, 3)
 
 
 def placed(kernel: Kernel, inputs: Inputs, overrides: dict[str, Any], waits: str) -> int:
     """How often a role waited for `waits`, with one CTA that has all batches."""
-    _, measured = run(kernel, inputs, {"BLOCK_Q": 1, **overrides}, ctas=1, sms=1)
+    _, measured = run(kernel, inputs, {"BLOCK_Q": 1, "KV_STAGES": 4, **overrides}, ctas=1, sms=1)
     code = [e.name for e in kernel.events].index(waits)
     return int((measured.tables["events"]["event"] == code).sum()) // 2
 
