@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # With a GPU the same commands also install what measures on it.
 EXTRAS := cuda,notebooks,dev$(if $(wildcard /dev/nvidia0),$(shell $(PYTHON) -c 'import torch' 2>/dev/null || echo ,gpu))
 
-.PHONY: demo test browser lint check bench fuzz clean
+.PHONY: demo test browser lint check bench bench-gpu fuzz clean
 
 demo: $(VENV)/ready
 	$(BIN)/attr run --variant math_only --out recordings/demo --overwrite
@@ -32,6 +32,9 @@ check: lint test
 
 bench: $(VENV)/ready
 	$(BIN)/python -m bench
+
+bench-gpu: $(VENV)/ready
+	$(BIN)/python -m bench.goals index-topk-goals.json
 
 fuzz: $(VENV)/ready
 	$(BIN)/python -m bench.fuzz 600

@@ -1,0 +1,235 @@
+"""`make bench-gpu`: the goals of index_topk against what this machine's card does, from one run.
+
+In: a Hopper GPU with torch; DeepGEMM's wheel and ncu where they are installed (else their rows say what is missing).
+Out: a table (what, measured, goal, met); all samples in milliseconds as JSON in the file that is named on the command line.
+Every round runs all arms of a shape in a fresh random order, as graph replays; a ratio is the median of the rounds' ratios.
+Each operator's output is checked against the reference before its first and after its last timed round.
+Seeds and, in `unseen`, shapes are not those that the kernel was tuned on.
+Misuse: without a GPU it says so and exits with 1; nothing is estimated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attribution.build import build
+from attribution.declare import load_kernel, shipped_root
+from attribution.measure.prepared import Module, Prepared
+from attribution.measure.probe import Gpu, find
+from bench.gpu import ceiling, graph, normal
+
+ROUNDS, HEAD_FLOP = 21, 2 * 64 * 128
+LONG = [(4096, n) for n in (8192, 16384, 32768, 65536, 131072)]
+OTHERS = [(8192, 131072, 1.0), (512, 131072, 1.0), (64, 131072, 0.8), (8, 131072, 0.8)]
+UNSEEN = [(3001, 20480), (777, 98304), (2048, 49152)]
+LARGEST, TRACED = (4096, 131072), (4096, 32768)
+SCORE_ONLY: dict[str, Any] = {"FILTER": False, "SELECT": False, "EMIT": False}
+MATH_ONLY: dict[str, Any] = {"REDUCE": False, **SCORE_ONLY}
+Times = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `met` is None where the goal is not a goal or was not measured."""
+
+    what: str
+    measured: str
+    goal: str
+    met: bool | None
+
+
+class Shape:
+    """Inputs of one size, and the arms that are timed on them."""
+
+    def __init__(self, rows: int, keys: int) -> None:
+        self.kernel = load_kernel(shipped_root(), "index_topk")
+        self.gpu = importlib.import_module(f"{self.kernel.inputs.__module__.rsplit('.', 1)[0]}.gpu")
+        self.size, self.inputs = {"q": rows, "n": keys}, normal(rows, keys)
+        self.flags = self.kernel.resolve_flags({})
+        self.kept: list[Prepared] = []  # a graph does not keep its tensors alive
+        self.full = self.arm()
+        self.wrong: list[str] = []
+        self.check()
+
+    def arm(self, leave_out: str = "", **overrides: Any) -> Prepared:
+        flags = self.kernel.resolve_flags(overrides)
+        made = self.gpu.operator(self.inputs, self.size, flags, {})
+        made = replace(made, steps=tuple(s for s in made.steps if s.stage != leave_out))
+        prepared = Prepared(self.kernel, made, Module(build(self.kernel, flags)), int(flags["TRACE"]))
+        self.kept.append(prepared)
+        return prepared
+
+    def check(self) -> None:
+        self.full.poison()
+        self.full.run()
+        want = self.gpu.reference(self.inputs, self.size, self.flags)
+        found = self.gpu.check(self.inputs, self.full.operator.output, want, self.size, self.flags)
+        self.wrong += [f"{c.name}: {c.detail}" for c in found if not c.passed]
+
+    def scratch_bytes(self) -> int:
+        kept = {t.data_ptr() for t in (*self.inputs.values(), self.full.operator.output["indices"])}
+        return sum(t.numel() * t.element_size() for t in self.full.tensors() if t.data_ptr() not in kept)
+
+    def scorer(self) -> Callable[[], None] | None:
+        """DeepGEMM's scorer alone, or None where it is not installed."""
+        try:
+            import deep_gemm  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            return None
+        x = self.inputs
+        keys, bounds = (x["k"], x["k_scale"]), (x["k_start"], x["k_end"])
+        made = graph(lambda: deep_gemm.fp8_mqa_logits(x["q"], keys, x["w"], *bounds, clean_logits=False))
+        return lambda: made.replay()
+
+    def times(self, more: dict[str, Callable[[], None]]) -> Times:
+        arms = {"full": self.full.graph(), "again": self.arm().graph(), "main": self.full.graph("main"), **more}
+        if scorer := self.scorer():
+            arms["scorer"] = scorer
+        found = paired(arms)
+        self.check()
+        return found
+
+
+def paired(arms: dict[str, Callable[[], None]]) -> Times:
+    """Milliseconds of every round by arm."""
+    import torch
+
+    for replay in arms.values():
+        replay()
+    times: Times = {name: [] for name in arms}
+    order, shuffle = list(arms), random.Random(0)
+    for _ in range(ROUNDS):
+        shuffle.shuffle(order)
+        stamps = {n: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for n in order}
+        for name in order:
+            stamps[name][0].record()
+            arms[name]()
+            stamps[name][1].record()
+        torch.cuda.synchronize()
+        for name, (begin, end) in stamps.items():
+            times[name].append(begin.elapsed_time(end))
+    return times
+
+
+def ratio(times: Times, top: str, bottom: str) -> float:
+    """Median of the paired ratios."""
+    return statistics.median(a / b for a, b in zip(times[top], times[bottom], strict=True))
+
+
+def below(what: str, value: float, most: float) -> Row:
+    return Row(what, f"{value:.3f}", f"<= {most:.3f}", value <= most)
+
+
+def against_scorer(what: str, times: Times, most: float) -> Row:
+    if "scorer" not in times:
+        return Row(f"{what}: operator / scorer", "not measured: deep_gemm is not installed", f"<= {most:.2f}", None)
+    wins = sum(a < b for a, b in zip(times["full"], times["scorer"], strict=True))
+    return below(f"{what}: operator / scorer, faster in {wins} of {ROUNDS}", ratio(times, "full", "scorer"), most)
+
+
+def largest(shape: Shape) -> dict[str, Callable[[], None]]:
+    peak = graph(ceiling())
+    return {
+        "score_only": shape.arm(**SCORE_ONLY).graph("main"),
+        "math_only": shape.arm(**MATH_ONLY).graph("main"),
+        "without_repair": shape.arm("repair").graph(),
+        "ceiling": lambda: peak.replay(),
+    }
+
+
+def largest_rows(what: str, shape: Shape, times: Times) -> Iterator[Row]:
+    pairs = float((shape.inputs["k_end"] - shape.inputs["k_start"]).double().sum())
+    rate = statistics.median(
+        (pairs * HEAD_FLOP / m) / (2 * 8192**3 / c) for m, c in zip(times["main"], times["ceiling"], strict=True)
+    )
+    yield Row(f"{what}: main kernel / practical fp8 ceiling", f"{rate:.3f}", ">= 0.750", rate >= 0.75)
+    yield below(f"{what}: exposed selection, of main", 1 - ratio(times, "score_only", "main"), 0.03)
+    yield Row(f"{what}: math_only / main", f"{ratio(times, 'math_only', 'main'):.3f}", "reported", None)
+    yield below(f"{what}: repair without a failing row, of operator", 1 - ratio(times, "without_repair", "full"), 0.005)
+    yield below(f"{what}: MiB beyond inputs and output", shape.scratch_bytes() / 2**20, 200)
+
+
+def instructions(rows: int, keys: int) -> Row:
+    """Thread-instructions a pair of the complete main kernel, counted by ncu in a process of its own."""
+    what, goal = f"Q {rows} N {keys}: thread-instructions a pair", "<= 220"
+    if shutil.which("ncu") is None:
+        return Row(what, "not measured: ncu is not installed", goal, None)
+    metric = "smsp__thread_inst_executed.sum"
+    command = ["ncu", "--clock-control", "none", "-k", "index_main", "-c", "1", "--metrics", metric, "--csv"]
+    command += ["--print-units", "base", sys.executable, "-m", "bench.goals", "--once", str(rows), str(keys)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    line = next((x for x in done.stdout.splitlines() if metric in x), None)
+    if line is None:
+        return Row(what, f"not measured: ncu exited with {done.returncode}", goal, None)
+    counted = float(line.rsplit('","', 1)[1].strip('"').replace(",", ""))
+    each = counted / sum(keys - rows + 1 + r for r in range(rows))
+    return Row(what, f"{each:.0f}", goal, each <= 220)
+
+
+def table(kept: dict[str, Any]) -> Iterator[Row]:
+    import torch
+
+    ratios: list[float] = []
+    sizes = [*((q, n, 1.15) for q, n in LONG), *OTHERS, *((q, n, 1.15) for q, n in UNSEEN)]
+    for rows, keys, most in sizes:
+        shape = Shape(rows, keys)
+        what = f"Q {rows} N {keys}" + (" (unseen)" if (rows, keys) in UNSEEN else "")
+        more = largest(shape) if (rows, keys) == LARGEST else {}
+        if (rows, keys) == TRACED:
+            more["traced"] = shape.arm(TRACE=1).graph("main")
+        times = shape.times(more)
+        kept["milliseconds"][f"{rows}x{keys}"] = times
+        yield against_scorer(what, times, most)
+        yield Row(f"{what}: null pair", f"{ratio(times, 'again', 'full'):.3f}", "reported", None)
+        if (rows, keys) in LONG and "scorer" in times:
+            ratios.append(ratio(times, "full", "scorer"))
+        if (rows, keys) == LARGEST:
+            yield from largest_rows(what, shape, times)
+        if (rows, keys) == TRACED:
+            yield below(f"{what}: TRACE = 1 / TRACE = 0, main", ratio(times, "traced", "main"), 1.01)
+        for wrong in shape.wrong:
+            yield Row(f"{what}: output", wrong, "right", False)
+        del shape, more
+        torch.cuda.empty_cache()
+    if ratios:
+        yield below(
+            "geometric mean over Q 4096: operator / scorer", math.exp(statistics.fmean(map(math.log, ratios))), 1
+        )
+    yield instructions(*TRACED)
+
+
+def main(arguments: list[str]) -> int:
+    found = find()
+    if not isinstance(found, Gpu):
+        print(f"bench-gpu measures on a Hopper GPU, and here is {found}", file=sys.stderr)
+        return 1
+    if arguments[:1] == ["--once"]:
+        Shape(int(arguments[1]), int(arguments[2]))
+        return 0
+    kept: dict[str, Any] = {"card": found.name, "rounds": ROUNDS, "scope": "graph", "milliseconds": {}}
+    rows = []
+    for row in table(kept):
+        rows.append(row)
+        mark = {True: "met", False: "missed", None: ""}[row.met]
+        print(f"{row.measured:>10}  {row.goal:>10}  {mark:6}  {row.what}", flush=True)
+    goals = [r for r in rows if r.met is not None]
+    print(f"{sum(r.met is True for r in goals)} of {len(goals)} goals met on {found.name}")
+    if arguments:
+        kept["rows"] = [vars(r) for r in rows]
+        Path(arguments[0]).write_text(json.dumps(kept), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
