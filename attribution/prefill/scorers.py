@@ -18,6 +18,8 @@ from attribution.prefill.stack import IndexCall
 Scorer = Callable[[IndexCall, bool], Any]
 """(call, clean) -> scores."""
 
+STORE_FLAGS = {"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False}
+"""Of kernel index_topk, as the scorer alone."""
 BLOCK_ELEMENTS = 1 << 26
 """Dot products that `torch_scores` holds at a time."""
 
@@ -35,7 +37,7 @@ def deep_gemm() -> Scorer:
 
 def store_scores() -> Scorer:
     """Our own: kernel index_topk built with STORE_SCORES, which always cleans.  Raises BuildError, InputError."""
-    flags, cubin = cubin_of("index_topk", {"STORE_SCORES": True})
+    flags, cubin = cubin_of("index_topk", STORE_FLAGS)
     operator = module_of("index_topk", "operator")
     kernels = operator.load(cubin)
 
