@@ -47,7 +47,7 @@ def scored(operands: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     kernel = load_kernel(shipped_root(), "index_topk")
-    flags = kernel.resolve_flags({"STORE_SCORES": True})
+    flags = kernel.resolve_flags({"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False})
     module = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator")
     made = module.launch(operands, flags, {}, {})
     Prepared(kernel, made.steps(), Module(build(kernel, flags))).run()
