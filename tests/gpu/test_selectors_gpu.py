@@ -63,7 +63,7 @@ def test_the_scorer_on_the_card_agrees_with_float64(kernel: Kernel) -> None:
     inside = torch.arange(1024, device="cuda") < given["k_end"][:, None]
     assert torch.isneginf(found["scores"][~inside]).all()
     apart = (found["scores"].double() - truth)[inside].abs().max() / truth[inside].abs().max()
-    assert apart < 2e-3
+    assert apart < 5e-3  # float16 sums, the tuned default: 1.2e-3 was seen
 
 
 def test_a_planted_fault_on_the_card_is_caught(kernel: Kernel) -> None:
