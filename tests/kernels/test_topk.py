@@ -231,7 +231,9 @@ def test_a_causal_matrix_is_not_taller_than_wide(topk):
         topk.illegal_shape({"q": 9, "n": 8}, topk.resolve_flags({}), {})
 
 
-@pytest.mark.parametrize("overrides", [{}, {"RADIX": "bytes", "STORAGE": "index"}, {"CANDIDATE_CAPACITY": 14080}], ids=named)
+@pytest.mark.parametrize(
+    "overrides", [{}, {"RADIX": "bytes", "STORAGE": "index"}, {"CANDIDATE_CAPACITY": 14080}], ids=named
+)
 def test_python_knows_the_size_of_the_shared_memory(topk, overrides, tmp_path):
     """The compiler agrees that sizeof(Shared) is what is asked for at launch; with one word more it does not."""
     pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
@@ -253,7 +255,9 @@ def test_python_knows_the_size_of_the_shared_memory(topk, overrides, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("capacity", "threads", "ctas"), [(16384, 1024, 1), (14080, 1024, 2), (6144, 512, 3)], ids=["16384", "14080", "tuned"]
+    ("capacity", "threads", "ctas"),
+    [(16384, 1024, 1), (14080, 1024, 2), (6144, 512, 3)],
+    ids=["16384", "14080", "tuned"],
 )
 def test_capacity_decides_how_many_ctas_an_sm_holds(topk, capacity, threads, ctas, tmp_path):
     pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
