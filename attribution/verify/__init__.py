@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attribution.errors import AttrError
-from attribution.verify import figures
+from attribution.verify import figures, pages
 from attribution.verify.documents import Document
 from attribution.verify.markers import Marker, Parsed, parse
 from attribution.verify.numbers import unmarked
@@ -38,7 +38,10 @@ class Found:
 
 
 def verify(document: Document, sources: Sources) -> Iterator[Found]:
-    """Everything in one document that is a marker, or should be in one."""
+    """Everything in one document that is a marker, or should be in one; of a report's page, the page as a whole."""
+    if document.path.suffix in pages.ENDINGS:
+        yield _page(document, sources)
+        return
     for place, text in document.texts:
         parsed = parse(text)
         at = (str(document.path), place)
@@ -49,6 +52,16 @@ def verify(document: Document, sources: Sources) -> Iterator[Found]:
             yield Found(*at, marker.line, state, str(marker), marker.body.strip(), detail)
         for line, number in [*unmarked(text, parsed), *_unmarked_figures(text, parsed, document)]:
             yield Found(*at, line, "unmarked", "", number, f"{number} is in no marker")
+
+
+def _page(document: Document, sources: Sources) -> Found:
+    text = document.texts[0][1]
+    source = f"attr {pages.command(text)}"
+    try:
+        state, detail = _compared(text, pages.page(text, sources), source)
+    except AttrError as error:
+        state, detail = "no source", str(error)
+    return Found(str(document.path), "", 0, state, source, "", detail)
 
 
 def _unmarked_figures(text: str, parsed: Parsed, document: Document) -> Iterator[tuple[int, str]]:
@@ -69,20 +82,29 @@ def damaged(sources: Sources) -> Iterator[Found]:
 
 def update(document: Document, sources: Sources) -> int:
     """Fill in every marker that has a source and differs from it; the number of such.  The file is written only then."""
-    changed = 0
-    for i, (place, text) in enumerate(document.texts):
-        for marker in reversed(parse(text).markers):
-            if _state(marker, document, sources)[0] != "differs":
-                continue
-            changed += 1
-            if figures.is_figure(marker):
-                figures.redraw(marker, document.path.parent, sources)
-            else:
-                text = text[: marker.start] + sources.text(marker) + text[marker.end :]
-        document.texts[i] = (place, text)
+    if document.path.suffix in pages.ENDINGS:
+        changed = int(_page(document, sources).state == "differs")
+        if changed:
+            document.texts = [("", pages.page(document.texts[0][1], sources))]
+    else:
+        changed = sum(_filled(document, place, sources) for place in range(len(document.texts)))
     if changed:
         document.write()
     return changed
+
+
+def _filled(document: Document, place: int, sources: Sources) -> int:
+    """Fill in one text of the document; the number of markers that were filled in."""
+    name, text = document.texts[place]
+    differing = [m for m in parse(text).markers if _state(m, document, sources)[0] == "differs"]
+    # From the end, so that the places of the others stay what they are.
+    for marker in reversed(differing):
+        if figures.is_figure(marker):
+            figures.redraw(marker, document.path.parent, sources)
+        else:
+            text = text[: marker.start] + sources.text(marker) + text[marker.end :]
+    document.texts[place] = (name, text)
+    return len(differing)
 
 
 def _state(marker: Marker, document: Document, sources: Sources) -> tuple[str, str]:
@@ -99,9 +121,12 @@ def _state(marker: Marker, document: Document, sources: Sources) -> tuple[str, s
     # Prose is wrapped where it pleases; a table is not.
     block = expected.startswith("\n")
     stated, meant = (t if block else " ".join(t.split()) for t in (marker.body, expected))
-    if stated == meant:
-        return "same", ""
-    return "differs", f"{marker}: {_difference(stated, meant)}"
+    return _compared(stated, meant, str(marker))
+
+
+def _compared(stated: str, meant: str, source: str) -> tuple[str, str]:
+    """State and detail of a text that should be `meant`."""
+    return ("same", "") if stated == meant else ("differs", f"{source}: {_difference(stated, meant)}")
 
 
 def _difference(stated: str, meant: str) -> str:

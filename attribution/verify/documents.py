@@ -1,4 +1,4 @@
-"""Documents with markers: Markdown files, and the Markdown cells of notebooks.
+"""Documents with markers: Markdown files, the Markdown cells of notebooks, and pages that `attr report` made.
 
 In: paths.  Out: their texts by place, and the files again after a text was changed.
 Misuse: outputs of a notebook's cells are not read here; the tests execute the notebook and compare them.
@@ -14,14 +14,15 @@ from typing import Any
 
 from attribution.errors import DataError, InputError
 from attribution.show.whole import whole_file
+from attribution.verify.pages import ENDINGS
 
-PATTERNS = ("*.md", "docs/**/*.md", "traces/*.md", "bench/**/*.md", "notebooks/*.ipynb")
+PATTERNS = ("*.md", "docs/**/*.md", "docs/**/*.html", "traces/*.md", "bench/**/*.md", "notebooks/*.ipynb")
 """Where a checkout has documents."""
 
 
 @dataclass
 class Document:
-    """`texts` are (place, text): one of place '' for Markdown, `cell N` for each Markdown cell, N from 0."""
+    """`texts` are (place, text): one of place '' for a file of text, `cell N` for each Markdown cell, N from 0."""
 
     path: Path
     texts: list[tuple[str, str]]
@@ -45,7 +46,11 @@ def documents(root: Path, paths: Sequence[Path] = ()) -> list[Document]:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path} is not there; give Markdown files, notebooks, or folders with them")
-        inside = [p for ending in ("*.md", "*.ipynb") for p in sorted(path.rglob(ending))] if path.is_dir() else [path]
+        inside = (
+            [p for ending in ("*.md", "*.html", "*.ipynb") for p in sorted(path.rglob(ending))]
+            if path.is_dir()
+            else [path]
+        )
         found += inside
     if not paths:
         found = [path for pattern in PATTERNS for path in sorted(root.glob(pattern))]
@@ -61,8 +66,8 @@ def read_document(path: Path) -> Document:
     if path.suffix == ".ipynb":
         cells = enumerate(_notebook(path)["cells"])
         return Document(path, [(f"cell {i}", "".join(c["source"])) for i, c in cells if c["cell_type"] == "markdown"])
-    if path.suffix != ".md":
-        raise InputError(f"{path}: allowed are Markdown (.md) and notebooks (.ipynb)")
+    if path.suffix not in (".md", *ENDINGS):
+        raise InputError(f"{path}: allowed are Markdown (.md), notebooks (.ipynb) and reports (.html)")
     try:
         return Document(path, [("", path.read_text(encoding="utf-8"))])
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ import re
 from attribution.verify.markers import Parsed
 
 _SIGN = r"(?:[-+]|[−±~]\s?)?"
-_GAP = r"(?:\s|\*\*|&nbsp;){0,3}"
+_GAP = r"(?:\s|\*\*|&\w+;|&#\w+;){0,3}"
 _UNIT = (
     r"(?:[nuµμm]s|s|(?:nano|micro|milli)?seconds?|minutes?|hours?|[kMGT]?Hz|[kMGTP]?FLOPS|[kMGTP]?FLOP/s|[kMGTP]?i?B/s"
     r"|bytes/s|W|watts?|°C|percent)(?![\w/])"

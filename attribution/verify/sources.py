@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import json
 import re
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ class Sources:
         if marker.kind == "file":
             return self._file(source, *_exactly(rest, 2, marker))
         words = self._words(source)
+        if words[0] == "report" and "--markdown" not in words:
+            raise InputError("attr report: writes a page; in a marker it needs --markdown")
         if not rest:
             return _block(self._say(words))
         path, form = _exactly(rest, 2, marker)
@@ -61,6 +64,13 @@ class Sources:
     def draw(self, command: str, figure: Path) -> None:
         """Draw the figure of a command into a file.  Raises AttrError."""
         self._printed([*self._words(command), "--plot", str(figure)])
+
+    def page(self, command: str) -> str:
+        """The page that `report NAME` writes.  Raises AttrError."""
+        with tempfile.TemporaryDirectory() as scratch:
+            target = Path(scratch) / "page.html"
+            self._printed([*self._words(command), "--out", str(target)])
+            return target.read_text(encoding="utf-8")
 
     def damaged(self) -> list[tuple[str, str]]:
         """(recording, reason) of each one in the folder that is not what was written."""
@@ -83,8 +93,6 @@ class Sources:
         verb, *words = command.split()
         if verb not in READ + DECLARED:
             raise InputError(f"attr {verb}: a marker may ask {', '.join(READ + DECLARED)} only")
-        if verb == "report" and "--markdown" not in words:
-            raise InputError("attr report: writes a page; in a marker it needs --markdown")
         if option := next((w for w in words if w.split("=")[0] in WRITING), None):
             raise InputError(f"{option} has no place in a marker: what is shown comes from the recordings as they are")
         names = [w for w in words if not w.startswith("-") and (self.traces / w).exists() and "/" not in w]

@@ -204,6 +204,22 @@ def test_a_report_in_markdown_is_a_document_of_its_own(tmp_path: Path, attr: Cal
     fails(attr("verify", tmp_path / "report.md"), "1 differs")
 
 
+def test_a_report_as_a_page_is_compared_whole(document: Path, traces: Path, attr: Callable[..., Any]) -> None:
+    page = document.with_name("page.html")
+    assert attr("report", traces / NAME, "--out", page).code == 0
+    assert attr("verify", page, "--traces", traces).code == 0
+    text = page.read_text(encoding="utf-8")
+    ratio = re.search(r"0\.79\d(\d)", text) or re.search(r"0\.80\d(\d)", text)
+    page.write_text(text[: ratio.start(1)] + str((int(ratio[1]) + 1) % 10) + text[ratio.end(1) :], encoding="utf-8")
+    fails(attr("verify", page, "--traces", traces), "1 differs", "recomputed is")
+    assert attr("verify", page, "--traces", traces, "--update").code == 0
+    assert page.read_text(encoding="utf-8") == text
+    page.write_text("<p>1.8 ms</p>")
+    fails(attr("verify", page, "--traces", traces), "1 no source", "is no page of `attr report`")
+    page.write_text("<!-- attr report h300-nowhere --><p>1.8 ms</p>")
+    fails(attr("verify", page, "--traces", traces), "1 no source", "names no recording")
+
+
 def test_cells_of_a_notebook_are_documents(tmp_path: Path, traces: Path, attr: Callable[..., Any]) -> None:
     path = tmp_path / "a.ipynb"
     notebook = json.loads((ROOT / "notebooks" / "02_math_only_control.ipynb").read_text(encoding="utf-8"))

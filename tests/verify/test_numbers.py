@@ -50,7 +50,11 @@ def test_code_counts_with_a_unit_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["3-5 ms", "3–5 ms", "took:5 ms", "1/5 ms", "**18** ms", "a-5 %", "[0.3,0.5]", "18\nms", "~18 ms", "v1.5 ms"]
+    "text",
+    [
+        "3-5 ms", "3–5 ms", "took:5 ms", "1/5 ms", "**18** ms", "a-5 %", "[0.3,0.5]", "18\nms", "~18 ms", "v1.5 ms",
+        "18&#8239;ms", "18&thinsp;ms", "<td>18 ms</td>",
+    ],
 )  # fmt: skip
 def test_punctuation_hides_no_measurement(text: str) -> None:
     assert found(text)
