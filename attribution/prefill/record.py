@@ -1,6 +1,6 @@
 """One input length measured whole: checked, timed, checked again, profiled, and written as a recording.
 
-In: a `Bench` (stack and indexers made once) and a length.  Out: a Recording of kind `run`, kernel `dsa_prefill`.
+In: a `Bench` (stack and indexers made once) and a length.  Out: `Measured`, then a Recording of kind `run`.
 Tables: runs; times (stage `ttft` of scope wall; `indexer_00`, ... of one chunk's calls); counters (calls and fell_back_calls
 by chunk); checks; conditions; on a GPU also the native stack's kernels and ranges.
 Misuse: recordings of two lengths answer two questions; `attr reconcile` takes them together, never their times.
@@ -30,7 +30,7 @@ from attribution.prefill.rounds import Timed, request, timed_rounds
 from attribution.prefill.sizes import Sizes
 from attribution.prefill.spans import Spans
 from attribution.prefill.stack import Stack
-from attribution.recording import Recording, check_free, write_tables
+from attribution.recording import Recording, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +67,18 @@ class Bench:
         return found, logits
 
 
-def record(
-    bench: Bench, length: int, rounds: int, path: Path, said: Callable[[str], None], overwrite: bool = False
-) -> Recording:
-    """Measure one input length.  Raises MeasureError before timing when an indexer is wrong, InputError."""
+@dataclass(frozen=True)
+class Measured:
+    """One input length, checked and timed: not yet profiled, not yet written."""
+
+    plan: Plan
+    tokens: Any
+    tables: dict[str, pd.DataFrame]
+
+
+def measure(bench: Bench, length: int, rounds: int, said: Callable[[str], None]) -> Measured:
+    """Check, time, check again.  Raises MeasureError before timing when an indexer is wrong, InputError."""
     bench.sizes.check_length(length)
-    check_free(path, overwrite)
     said(f"{length} tokens: checking")
     tokens = bench.tokens(length, bench.seed)
     before, references = bench.checked(tokens)
@@ -86,11 +92,18 @@ def record(
     timed = list(timed_rounds(bench.stack, tokens, indexers, plan, references, said))
     said(f"{length} tokens: checking again")
     after, _ = bench.checked(bench.tokens(length, bench.seed + 1))
-    tables = _tables(bench, plan, timed, tokens, before, after)
+    return Measured(plan, tokens, _tables(bench, plan, timed, tokens, before, after))
+
+
+def record(
+    bench: Bench, found: Measured, path: Path, said: Callable[[str], None], overwrite: bool = False
+) -> Recording:
+    """Profile on a GPU, and write.  A profiler stays attached: time every length before the first is recorded."""
+    tables = dict(found.tables)
     if bench.stack.device == "cuda":
-        said(f"{length} tokens: profiling")
-        tables |= profiled(bench.stack, tokens, bench.native)
-    return write_tables(path, "run", tables, _manifest(bench, plan, "kernels" in tables), overwrite)
+        said(f"{len(found.tokens)} tokens: profiling")
+        tables |= profiled(bench.stack, found.tokens, bench.native)
+    return write_tables(path, "run", tables, _manifest(bench, found.plan, "kernels" in tables), overwrite)
 
 
 def _refuse(found: dict[str, list[Check]]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from attribution.claim import answers
-from attribution.errors import InputError, MeasureError
+from attribution.errors import MeasureError
 from attribution.order import imbalance
 from attribution.prefill import indexers
 from attribution.prefill.bench import make_bench
-from attribution.prefill.record import record
+from attribution.prefill.record import Bench, measure, record
 from attribution.recording import Recording, open_recording
 
 torch = pytest.importorskip("torch", reason="the prefill stack needs torch")
@@ -23,12 +23,16 @@ pytest.importorskip("nvtx", reason="the prefill stack needs nvtx")
 ROUNDS = 4
 
 
+def made_by(bench: Bench, length: int, path: Path, rounds: int = ROUNDS) -> Recording:
+    return record(bench, measure(bench, length, rounds, lambda text: None), path, lambda text: None)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Recording]:
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("prefill")
     bench = make_bench("tiny", 96, None, "cpu", 1)
-    return {n: record(bench, n, ROUNDS, out / f"tiny-{n}", lambda text: None) for n in (32, 96)}
+    return {n: made_by(bench, n, out / f"tiny-{n}") for n in (32, 96)}
 
 
 def test_every_arm_runs_in_every_round_in_williams_order(made: dict[int, Recording]) -> None:
@@ -106,13 +110,8 @@ def test_nothing_is_timed_with_a_wrong_indexer(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("attribution.prefill.bench.choose_fused", lambda device: ("planted", reversed_bounds))
     bench = make_bench("tiny", 64, None, "cpu", 1)
     with pytest.raises(MeasureError, match="indexer fused is wrong, so nothing was timed"):
-        record(bench, 64, 1, tmp_path / "x", lambda text: None)
+        made_by(bench, 64, tmp_path / "x")
     assert not list(tmp_path.iterdir())
-
-
-def test_an_existing_recording_is_seen_before_measuring(made: dict[int, Recording]) -> None:
-    with pytest.raises(InputError, match="exists"):
-        record(make_bench("tiny", 32, None, "cpu", 1), 32, 1, made[32].path, lambda text: pytest.fail("measured"))
 
 
 def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
@@ -126,7 +125,7 @@ def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
         return found if len(seen) <= 4 else found.roll(1, 0)  # after the checked request each row has another's keys
 
     monkeypatch.setattr("attribution.prefill.bench.choose_fused", lambda device: ("planted", tires))
-    made = record(make_bench("tiny", 96, None, "cpu", 1), 96, 4, tmp_path / "x", lambda text: None)
+    made = made_by(make_bench("tiny", 96, None, "cpu", 1), 96, tmp_path / "x")
     found = answers(made).set_index("arm")
     assert found.loc["fused", "verdict"] == "void"
     checks = made.table("checks")
