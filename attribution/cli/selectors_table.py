@@ -27,7 +27,7 @@ class Answer:
     cells: pd.DataFrame
     crossovers: pd.DataFrame
     sensitivity: pd.DataFrame
-    rule: Rule
+    rules: list[Rule]
     pair: tuple[str, str]
     claims: list[str]
 
@@ -38,7 +38,7 @@ class Answer:
             "scope": self.scope,
             "selectors": self.recording.manifest["selectors"],
             **frames,
-            "rule": asdict(self.rule) | {"lines": self.rule.lines()},
+            "rules": [asdict(rule) | {"lines": rule.lines()} for rule in self.rules],
             "pair": self.pair,
             "claims": self.claims,
         }
@@ -62,10 +62,12 @@ def answer(recording: Recording, scope: str | None, first: str | None, second: s
     if random not in set(found["distribution"]):
         raise InputError(f"--random {random}: there are: {', '.join(dict.fromkeys(found['distribution']))}")
     needs = {facts["name"]: facts["needs"] for facts in recording.manifest["selectors"]}
+    names = list(dict.fromkeys(found["distribution"]))
+    captured = [name for name in names if name in recording.manifest["files"]]
     pair = (first, second) if first and second else dispatch.most_sensitive(found)
     return Answer(
         recording, label, found, selectors.crossovers(found), selectors.sensitivity(found, random),
-        dispatch.rule(found, list(dict.fromkeys(found["distribution"])), needs), pair,
+        [dispatch.rule(found, over, needs) for over in (names, captured) if over], pair,
         dispatch.claims(found, *pair, [random]),
     )  # fmt: skip
 
@@ -98,7 +100,10 @@ def show(found: Answer) -> None:
     print_rows([_crossover(row) for row in records(changing)])
     print("\nTime on another distribution over that on the random one, same shape (unpaired)")
     print_rows([{**row, **{n: f"{row[n]:.2f} x" for n in ("least", "most")}} for row in records(found.sensitivity)])
-    print("\n" + "\n".join([*found.rule.lines(), "", *found.claims, "", scope_sentence(found.recording)]))
+    print("\nA dispatch rule, by the best worst case")
+    for rule in found.rules:
+        print("\n".join(rule.lines()))
+    print("\n" + "\n".join([*found.claims, "", scope_sentence(found.recording)]))
 
 
 def _row(cells: pd.DataFrame, mine: pd.DataFrame, base: str) -> dict[str, Any]:
