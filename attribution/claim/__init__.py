@@ -31,8 +31,8 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     if recording.manifest["kind"] != "run":
         raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
     tables = {name: recording.table(name) for name in TABLES}
-    # A traced build locates, and under ncu each launch runs alone: neither is presented as a time.
-    tables["times"] = tables["times"][~tables["times"]["scope"].isin(["trace", "ncu"])]
+    # A traced build locates, under ncu each launch runs alone, under cupti no arm ran in rounds: none of them is paired.
+    tables["times"] = tables["times"][~tables["times"]["scope"].isin(["trace", "ncu", "cupti"])]
     known = sorted(set(tables["times"]["stage"].astype(str)))
     if stage is not None and stage not in known:
         raise InputError(f"stage {stage!r}: {recording.path.name} has {', '.join(known) or 'none'}")
@@ -53,10 +53,11 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
             scope=scope,
             same={arm: f["same"] for arm, f in mine.items()},
             expects=judged,
+            only_arms=mine,
             declared=declared,
             tick_ns=float(recording.manifest["machine"]["tick_ns"]),
         )
-        parts.append(found[found["arm"].isin(mine)])
+        parts.append(found)
     out = voided(pd.concat(parts, ignore_index=True), recording)
     places = {key: i for i, key in enumerate(asked)}
     planned = [places[q, a] for q, a in zip(out["question"], out["arm"], strict=True)]

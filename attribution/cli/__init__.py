@@ -29,6 +29,7 @@ from attribution.cli import (
     report,
     roofline,
     run,
+    scopes,
     selectors,
     show,
     slack,
@@ -54,6 +55,7 @@ app.command()(run.run)
 app.command()(predict.predict)
 app.command()(ingest.ingest)
 app.command()(show.show)
+app.command()(scopes.scopes)
 app.command("compare")(compare_verb.compare)
 app.command()(claim.claim)
 app.command()(verify.verify)

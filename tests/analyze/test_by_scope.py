@@ -1,0 +1,65 @@
+"""One kernel in every scope: a row each, and no difference between two of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.analyze.by_scope import by_scope, difference
+from attribution.errors import DataError, InputError
+from attribution.recording import Recording, open_recording
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return open_recording(TRACES / "h200-scopes")
+
+
+def test_the_same_kernel_was_read_by_event_graph_cupti_ncu_and_trace(recording: Recording) -> None:
+    found = by_scope(recording, "full")
+    main = found[found["stage"] == "main"]
+    assert [s.split("/")[0] for s in main["scope"]] == ["event", "graph", "cupti", "ncu", "trace"]
+    assert (main["time_ns"] > 0).all()
+    assert (found["low_ns"] <= found["time_ns"]).all()
+    assert (found["time_ns"] <= found["high_ns"]).all()
+    assert main["includes"].str.len().min() > 20
+    # A stage is less than all stages, within each scope that has both.
+    both = found.pivot_table(index="scope", columns="stage", values="time_ns").dropna()
+    assert len(both) == 3
+    assert (both["main"] < both["operator"]).all()
+
+
+def test_no_two_of_them_have_a_difference(recording: Recording) -> None:
+    found = by_scope(recording, "full")
+    scopes = found.loc[found["stage"] == "main", "scope"].tolist()
+    for first in scopes:
+        for second in scopes:
+            if first == second:
+                assert difference(found, first, second, "main").ns == 0
+                continue
+            with pytest.raises(DataError, match="two scopes"):
+                difference(found, first, second, "main")
+
+
+def test_what_is_not_there_is_named(recording: Recording) -> None:
+    with pytest.raises(InputError, match="arm 'fill' has no finished run; there are: .*full"):
+        by_scope(recording, "fill")
+    with pytest.raises(InputError, match="scope 'nsys' of stage main is 0 rows; there are: event"):
+        difference(by_scope(recording, "full"), "nsys", "event", "main")
+
+
+def test_the_verb_prints_the_table_and_refuses_a_difference(attr: Any) -> None:
+    done = attr("scopes", "h200-scopes")
+    assert done.code == 0
+    assert "never subtracted" in done.out
+    assert "cupti/warm/as-found" in done.out
+    done = attr("scopes", "h200-scopes", "--minus", "graph", "--minus", "cupti")
+    assert done.code == 1
+    assert "two scopes" in done.err
+    done = attr("scopes", "h200-scopes", "--minus", "graph")
+    assert done.code == 2
+    assert "give it twice" in done.err
