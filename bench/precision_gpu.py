@@ -1,6 +1,6 @@
 """Recordings that show how small an effect can be told on this card: null arms, and slow-downs of a known size.
 
-In: a Hopper GPU; a folder.  Out: recordings `precision-*` there; `bench/precision.py` says what they show.
+In: a Hopper GPU; a folder.  Out: recordings `precision-*` there; `attr noise` says what they show.
 The slow-down is planted in a copy of index_topk: flag PLANT holds every CTA of the main kernel up for that many cycles before
 it does anything.  All CTAs start together and stay, so main takes exactly that much longer.  The base is held up as
 well, for BASE_CYCLES: its machine code is that of the slow arm but for one number.  (Seen: with the code moved by two

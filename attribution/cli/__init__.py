@@ -22,6 +22,7 @@ from attribution.cli import (
     ladder,
     ledger,
     new,
+    noise,
     overlap,
     predict,
     prefill,
@@ -56,6 +57,7 @@ app.command()(predict.predict)
 app.command()(ingest.ingest)
 app.command()(show.show)
 app.command()(scopes.scopes)
+app.command()(noise.noise)
 app.command("compare")(compare_verb.compare)
 app.command()(claim.claim)
 app.command()(verify.verify)

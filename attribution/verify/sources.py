@@ -24,7 +24,7 @@ from attribution.verify.paths import written
 
 READ = (
     "show", "claim", "ladder", "ledger", "tails", "overlap", "slack", "explain", "compare", "report", "capacity", "roofline",
-    "selectors", "reconcile", "versus", "versus",
+    "selectors", "reconcile", "versus", "noise", "scopes",
 )  # fmt: skip
 """Verbs that answer from recordings."""
 DECLARED = ("list", "predict")

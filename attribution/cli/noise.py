@@ -1,0 +1,55 @@
+"""`attr noise RECORDING...`: how often equal arms are called unequal, and what the rounds could tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attribution.cli.options import Json, open_named
+from attribution.cli.output import print_json, print_rows
+from attribution.tables import records
+
+HEADS = {
+    "recording": "recording",
+    "scope": "scope",
+    "stage": "stage",
+    "rounds": "rounds of a block",
+    "blocks": "blocks",
+    "called": "called",
+    "slower": "slower",
+    "holding": "intervals that hold the effect",
+    "detectable": "detectable, block",
+    "detectable_all": "detectable, all rounds",
+    "called_at_third": "called at a third of it",
+}
+
+
+def noise(
+    paths: Annotated[list[Path], typer.Argument(help="Recordings.")],
+    arm: Annotated[str, typer.Option("--arm", help="Arm that is compared with its base.")] = "null",
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=2, help="Rounds of a block; the fewest that balance places otherwise.")
+    ] = None,
+    planted: Annotated[
+        str | None, typer.Option("--planted", help="Flag by which every CTA of the arm is held up, in cycles.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Cut the rounds into disjoint blocks, judge each as a measurement of its own, and count."""
+    import pandas as pd
+
+    from attribution.analyze import noise as blocks
+
+    found = pd.concat([blocks.noise(open_named(path), arm, rounds, planted) for path in paths], ignore_index=True)
+    total, called = int(found["blocks"].sum()), int(found["called"].sum())
+    if json:
+        print_json({"scopes": records(found), "blocks": total, "called": called})
+        return
+    shown = records(found)
+    for row in shown:
+        row |= {key: f"{row[key]:.2%}" for key in ("detectable", "detectable_all")}
+    print_rows(shown, HEADS)
+    effects = sorted(set(found["effect"]))
+    print(f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in effects)}")

@@ -1,0 +1,112 @@
+"""What the committed recordings say of small effects, recomputed; and that the same counting sees a bias."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attribution.analyze.noise import Blocks, block_rounds, blocks, log_ratios, noise
+from attribution.errors import InputError
+from attribution.recording import Recording, open_recording
+
+TRACES = Path(__file__).parents[2] / "traces"
+PRECISION = [f"h200-precision-{name}" for name in ("128k", "128k-moved", "8k", "hello")]
+PLANTED, OTHER_CARD = "h200-precision-128k", "h200-precision-128k-moved"
+
+
+@pytest.fixture(scope="module")
+def nulls() -> pd.DataFrame:
+    return pd.concat([noise(open_recording(TRACES / name)) for name in PRECISION])
+
+
+def rested() -> list[Recording]:
+    """Every recording of a GPU whose arms took turns with rests."""
+    found = [open_recording(p.parent) for p in sorted(TRACES.glob("*/manifest.json"))]
+    return [r for r in found if r.manifest.get("measuring", {}).get("rest", 0) > 0]
+
+
+def test_equal_arms_are_rarely_called_over_200_disjoint_blocks_and_several_shapes(nulls: pd.DataFrame) -> None:
+    shapes = {str(open_recording(TRACES / name).manifest["plan"]["shape"]) for name in PRECISION}
+    assert len(shapes) >= 3
+    assert nulls["blocks"].sum() >= 200
+    assert nulls["called"].sum() <= 16
+
+
+def test_the_same_blocks_are_called_when_an_arm_is_slower() -> None:
+    """Planted: every arm of the null blocks 2 % slower."""
+    count = called = holding = still = 0
+    for name in PRECISION:
+        recording = open_recording(TRACES / name)
+        base = recording.manifest["plan"]["questions"][0]["base"]
+        slow = blocks(*log_ratios(recording, base, "null", "operator", "graph"), 4).slowed(np.log(1.02))
+        count, called = count + len(slow.ratios), called + slow.called()
+        holding, still = holding + slow.holding(0.02), still + slow.holding(0.0)
+    assert called > 0.8 * count
+    assert holding > 0.9 * count
+    assert still < 0.2 * count
+
+
+def test_blocks_are_disjoint_whole_and_drawn_by_the_seed() -> None:
+    rounds = np.arange(26.0)
+    for seed in range(8):
+        found = blocks(rounds, 0.0, 6, seed).ratios
+        assert found.shape == (4, 6)
+        assert np.unique(found).size == 24
+        assert (np.diff(found.ravel()) == 1).all()
+    assert len({float(blocks(rounds, 0.0, 6, seed).ratios[0, 0]) for seed in range(8)}) > 1
+    assert blocks(rounds[:5], 0.0, 6).ratios.size == 0
+    assert [block_rounds(arms) for arms in (2, 3, 4, 5)] == [4, 3, 4, 5]
+
+
+def test_a_slow_down_of_0_3_percent_in_the_kernel_is_found_in_every_run() -> None:
+    (row,) = noise(open_recording(TRACES / PLANTED), "planted", 6, "PLANT").to_dict("records")
+    assert 0.0025 < row["effect"] < 0.0035
+    assert row["blocks"] == 20
+    assert row["slower"] == 20
+    assert row["holding"] >= 17
+
+
+def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is() -> None:
+    (row,) = noise(open_recording(TRACES / PLANTED), rounds=6).to_dict("records")
+    assert row["blocks"] == 20
+    assert row["called_at_third"] <= 3
+    equal = blocks(*log_ratios(open_recording(TRACES / PLANTED), "full", "null", "operator", "graph"), 6)
+    assert equal.slowed(3 * equal.detectable()[:, None]).called() >= 17
+
+
+def test_the_detectable_effect_at_131072_keys_on_the_steadier_card() -> None:
+    (row,) = noise(open_recording(TRACES / OTHER_CARD)).to_dict("records")
+    assert row["detectable_all"] <= 0.0015
+
+
+def test_no_recording_with_rests_calls_equal_arms_unequal_more_often_than_it_may() -> None:
+    found = [
+        noise(r) for r in rested() if r.manifest["plan"]["rounds"] >= 3 and len(r.manifest["plan"]["questions"]) == 1
+    ]
+    whole = pd.concat(found)
+    assert whole["called"].sum() <= 0.08 * whole["blocks"].sum()
+
+
+def test_what_was_not_planted_or_measured_is_a_sentence() -> None:
+    recording = open_recording(TRACES / PLANTED)
+    with pytest.raises(InputError, match="has no flag DELAY"):
+        noise(recording, "planted", 6, "DELAY")
+    with pytest.raises(InputError, match="arm serial has no block"):
+        noise(recording, "serial")
+
+
+def test_the_verb_counts_over_recordings(attr: Any) -> None:
+    done = attr("noise", *PRECISION)
+    assert done.code == 0
+    assert "of 202 blocks called faster or slower" in done.out
+    done = attr("noise", PLANTED, "--arm", "planted", "--rounds", 6, "--planted", "PLANT")
+    assert "effect: 0.30%" in done.out
+
+
+def test_ticks_count() -> None:
+    coarse = Blocks(np.zeros((3, 4)) + 1e-5, 1e-3)
+    assert coarse.called() == 0
