@@ -10,7 +10,7 @@ mechanism's cost nor a bound on what optimizing it could bring.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,20 +207,21 @@ def contrasts(
     scope: str | None = None,
     same: Mapping[str, Sequence[str]] | None = None,
     expects: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
+    only_arms: Container[str] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """A row for each arm, point and scope of a recording: `Contrast.row()` and the expectation.
 
     The base of a group is the arm that its question is named after. `same` and `expects` are by
-    arm: the counters that must be equal, and quantity -> expected interval; the other options are
-    those of `contrast`. Columns `expected` and `expectation` hold texts, '' where none was written.
+    arm: the counters that must be equal, and quantity -> expected interval; `only_arms` None takes
+    all; the other options are those of `contrast`. Columns `expected` and `expectation` hold texts, '' where none was written.
     """
     rows = []
     for key, here in runs.groupby(["question", "shape", "distribution"], observed=True, sort=False):
         base = str(key[0])
         for part in _by_knobs(here, base):
             mine = times[(times["stage"] == stage) & times["run"].isin(part["run"])]
-            arms = [a for a in part["arm"].astype(str).unique() if a != base]
+            arms = [a for a in part["arm"].astype(str).unique() if a != base and (only_arms is None or a in only_arms)]
             labels: list[str | None] = [*_scopes(mine, scope)] or [scope]
             for label in labels:
                 for arm in arms:
