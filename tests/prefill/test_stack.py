@@ -132,8 +132,8 @@ def one_less(call: Any, top_k: int) -> Any:
 
 
 def one_too_low(call: Any, top_k: int) -> Any:
-    """The last of the selected keys gives way to one three ranks below."""
-    best = torch_scores(call).topk(top_k + 3, dim=1).indices.int()
+    """The last of the selected keys gives way to the next one in rank."""
+    best = torch_scores(call).topk(top_k + 1, dim=1).indices.int()
     return torch.cat([best[:, : top_k - 1], best[:, -1:]], 1)
 
 
