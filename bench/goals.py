@@ -223,11 +223,10 @@ def main(arguments: list[str]) -> int:
         rows.append(row)
         mark = {True: "met", False: "missed", None: ""}[row.met]
         print(f"{row.measured:>10}  {row.goal:>10}  {mark:6}  {row.what}", flush=True)
+        if arguments:  # after every row: what was measured stays when the run is stopped
+            Path(arguments[0]).write_text(json.dumps({**kept, "rows": [vars(r) for r in rows]}), encoding="utf-8")
     goals = [r for r in rows if r.met is not None]
     print(f"{sum(r.met is True for r in goals)} of {len(goals)} goals met on {found.name}")
-    if arguments:
-        kept["rows"] = [vars(r) for r in rows]
-        Path(arguments[0]).write_text(json.dumps(kept), encoding="utf-8")
     return 0
 
 
