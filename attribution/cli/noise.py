@@ -15,15 +15,17 @@ HEADS = {
     "recording": "recording",
     "scope": "scope",
     "stage": "stage",
-    "rounds": "rounds of a block",
+    "rounds": "rounds",
     "blocks": "blocks",
     "called": "called",
     "slower": "slower",
-    "holding": "intervals that hold the effect",
-    "detectable": "detectable, block",
-    "detectable_all": "detectable, all rounds",
-    "called_at_third": "called at a third of it",
+    "holding": "hold it",
+    "detectable": "detectable",
+    "detectable_all": "by all",
+    "called_at_third": "at a third",
 }
+MEANING = """rounds of a block; blocks called faster or slower; estimates above 0; 95 % intervals that hold the effect;
+detectable effect of a block and of all rounds; blocks called when a third of what is detectable in them is added"""
 
 
 def noise(
@@ -49,7 +51,9 @@ def noise(
         return
     shown = records(found)
     for row in shown:
+        row["scope"] = str(row["scope"]).removesuffix("/as-found")
         row |= {key: f"{row[key]:.2%}" for key in ("detectable", "detectable_all")}
     print_rows(shown, HEADS)
+    print(MEANING)
     effects = sorted(set(found["effect"]))
     print(f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in effects)}")
