@@ -123,6 +123,17 @@ MEASURED = {
 }
 """Key -> rule, of recordings of kind `run`."""
 
+_SHAPE = Each(_whole(0, 2**62), least=1)
+COMPARED = {
+    "points": Each({"shape": _SHAPE, "distribution": NAME}, listed=True, least=1),
+    "selectors": Each(
+        {"name": NAME, "version": TEXT, "needs": Each(TEXT, listed=True), "missing": TEXT}, listed=True, least=1
+    ),
+    "files": Each({"sha256": Rule("the 64 digits of a sha256", _is_hash), "label": TEXT}),
+    "skipped": Each({"distribution": NAME, "shape": _SHAPE, "reason": TEXT}, listed=True),
+}
+"""Key -> rule, of sweeps of selectors."""
+
 
 def check_manifest(manifest: Any, where: str, protocol: int) -> None:
     """Everything that reading a recording needs is there and of its type.  Raises DataError; `where` names the file.
@@ -141,6 +152,8 @@ def check_manifest(manifest: Any, where: str, protocol: int) -> None:
             raise DataError(f"{where}: tables names {name[:80]!r}, which is no table; there are: {', '.join(TABLES)}")
     if manifest["kind"] == "run":
         _check(manifest, MEASURED, "", where)
+        if "selectors" in manifest:
+            _check(manifest, COMPARED, "", where)
         # Only arms of the reference machine can have had devices of several sizes.
         if manifest["machine"]["kind"] == "cuda":
             _check(manifest["machine"]["sms"], SMS, "machine.sms", where)

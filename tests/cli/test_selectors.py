@@ -70,6 +70,33 @@ def test_a_sweep_is_shown_as_any_recording(attr: Callable[..., Any], recording: 
     assert not any(row["verdict"] == "void" for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("selectors", [], "selectors is []; allowed is at least 1 entry"),
+        ("selectors", [{"name": "a", "version": "", "needs": "none", "missing": ""}], "needs is"),
+        ("files", None, "files is null"),
+        ("skipped", [{"distribution": "mine", "shape": {}, "reason": ""}], "skipped[0].shape"),
+        ("points", [1], "points[0] is 1"),
+    ],
+    ids=["none", "needs", "files", "skipped", "points"],
+)
+def test_a_damaged_manifest_is_a_sentence(
+    attr: Callable[..., Any], recording: Path, tmp_path: Path, key: str, value: Any, words: str
+) -> None:
+    import hashlib
+    import shutil
+
+    shutil.copytree(recording, tmp_path / "s")
+    facts = json.loads((recording / "manifest.json").read_text())
+    facts[key] = value
+    del facts["manifest_sha256"]
+    facts["manifest_sha256"] = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    (tmp_path / "s" / "manifest.json").write_text(json.dumps(facts))
+    done = attr("selectors", tmp_path / "s")
+    assert (done.code, words in done.err) == (1, True), done.err
+
+
 def test_measuring_and_reading_from_the_command_line(attr: Callable[..., Any], tmp_path: Path, file: Path) -> None:
     done = attr("selectors", *SMALL, "--distribution", "normal", "--out", tmp_path / "s")
     assert done.code == 0
