@@ -24,6 +24,17 @@ HEADS = {
     "detectable_all": "by all",
     "called_at_third": "at a third",
 }
+ORDER_HEADS = {
+    "recording": "recording",
+    "scope": "scope",
+    "stage": "stage",
+    "by": "by",
+    "level": "level",
+    "ratio": "takes",
+    "low": "95 %, low",
+    "high": "high",
+    "p_value": "p, all levels",
+}
 MEANING = """rounds of a block; blocks called faster or slower; estimates above 0; 95 % intervals that hold the effect;
 detectable effect of a block and of all rounds; blocks called when a third of what is detectable in them is added"""
 
@@ -37,17 +48,23 @@ def noise(
     planted: Annotated[
         str | None, typer.Option("--planted", help="Flag by which every CTA of the arm is held up, in cycles.")
     ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="Also what an arm's place and its predecessor do to its time.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Cut the rounds into disjoint blocks, judge each as a measurement of its own, and count."""
     import pandas as pd
 
     from attribution.analyze import noise as blocks
+    from attribution.analyze.carry_over import carry_over
 
+    effects = [carry_over(open_named(path)).assign(recording=path.name) for path in paths] if order else []
+    placed = [row for frame in effects for row in records(frame)]
     found = pd.concat([blocks.noise(open_named(path), arm, rounds, planted) for path in paths], ignore_index=True)
     total, called = int(found["blocks"].sum()), int(found["called"].sum())
     if json:
-        print_json({"scopes": records(found), "blocks": total, "called": called})
+        print_json({"scopes": records(found), "blocks": total, "called": called, "order": placed})
         return
     shown = records(found)
     for row in shown:
@@ -55,5 +72,10 @@ def noise(
         row |= {key: f"{row[key]:.2%}" for key in ("detectable", "detectable_all")}
     print_rows(shown, HEADS)
     print(MEANING)
-    effects = sorted(set(found["effect"]))
-    print(f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in effects)}")
+    planted_effects = sorted(set(found["effect"]))
+    print(
+        f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in planted_effects)}"
+    )
+    for row in placed:
+        row |= {key: f"{row[key] - 1:+.3%}" for key in ("ratio", "low", "high")} | {"p_value": f"{row['p_value']:.3f}"}
+    print_rows(placed, ORDER_HEADS)

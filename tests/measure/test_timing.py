@@ -1,0 +1,141 @@
+"""Turns and rests, and instances of graphs, with stand-ins for the card: what is enqueued in which order, and what waits."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attribution.errors import MeasureError
+from attribution.measure import graph, timing
+from attribution.measure.stamp import FIELDS
+from attribution.measure.timing import Timed, Turn
+
+RUN_MS = 2.0
+
+
+class Card:
+    """A stream that executes what is enqueued in order: 2 ms an execution, nothing else takes time."""
+
+    def __init__(self) -> None:
+        self.now_ms, self.log, self.stamps = 0.0, list[str](), list[Any]()
+
+    def hold(self, ns: int) -> None:
+        self.log.append("hold")
+
+    def put(self) -> None:
+        stamp = np.zeros(1, np.dtype(FIELDS))
+        stamp["timer_ns"], stamp["clock"] = self.now_ms * 1e6 + 1, self.now_ms * 1.5e6 + 1
+        self.stamps.append(stamp)
+
+    def read(self) -> Any:
+        out, self.stamps = np.array(self.stamps), []
+        return out
+
+    def turn(self, name: str, **changes: Any) -> Turn:
+        def one(i: int, record: Any) -> None:
+            record()
+            self.log.append(f"{name}{i}")
+            self.now_ms += RUN_MS
+            record()
+
+        return Turn(one, 2, 4, **changes)
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Card:
+    made = Card()
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            self.at = -1.0
+
+        def record(self) -> None:
+            self.at = made.now_ms
+
+        def elapsed_time(self, other: Any) -> float:
+            return float(other.at - self.at)
+
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(Event=Event, synchronize=lambda: made.log.append("sync"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(timing.time, "sleep", lambda s: made.log.append(f"rest {1e3 * s:g} ms"))
+    return made
+
+
+def test_arms_take_turns_and_the_card_rests_as_long_as_it_worked(card: Card) -> None:
+    began: list[int] = []
+    timed = Timed(2, rest=1.0, longest_ns=RUN_MS * 1e6, began=began.append)
+    found = timing.run_pass(card, [card.turn("a"), card.turn("b")], timed)  # type: ignore[arg-type]
+    one = ["hold", "{0}0", "{0}1", "{0}2", "{0}3", "sync", "rest 8 ms"]  # two warm-ups fit into 5 ms
+    assert card.log == [x.format("a") for x in one] + [x.format("b") for x in one]
+    assert began == [0, 1]
+    for spans, mhz in found:
+        assert spans == [[2e6], [2e6]]
+        assert mhz == pytest.approx([1500.0, 1500.0])
+
+
+@pytest.mark.parametrize(
+    ("longest_ns", "copies", "warm"),
+    [(1e4, 1, 3), (2e6, 1, 2), (8e6, 1, 1), (0.0, 1, 3), (8e6, 5, 5)],
+    ids=["short", "middle", "long", "unknown", "cold"],
+)
+def test_warm_ups_fit_into_their_time_and_a_cold_turn_visits_every_copy(
+    card: Card, longest_ns: float, copies: int, warm: int
+) -> None:
+    timing.run_pass(card, [card.turn("a", copies=copies)], Timed(1, longest_ns=longest_ns))  # type: ignore[arg-type]
+    assert sum(x.startswith("a") for x in card.log) == warm + 1
+    assert "rest 0 ms" in card.log
+
+
+def test_a_round_replays_another_instance_and_the_old_one_lives_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    made = iter(range(10))
+
+    class Error(int):
+        name = "CUDA_ERROR_INVALID_VALUE"
+
+    driver: Any = ModuleType("cuda.bindings.driver")
+    driver.CUgraph = driver.CUstream = lambda handle: handle
+    driver.cuGraphInstantiate = lambda handle, flags: (Error(0), next(made))
+    driver.cuGraphExecDestroy = lambda which: (log.append(f"destroy {which}") or Error(0),)
+    driver.cuGraphLaunch = lambda which, stream: (log.append(f"launch {which}") or Error(0),)
+    bindings: Any = ModuleType("cuda.bindings")
+    bindings.driver = driver
+    for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings), ("cuda.bindings.driver", driver)):
+        monkeypatch.setitem(sys.modules, name, module)
+
+    class Captured:
+        def __init__(self, keep_graph: bool) -> None:
+            assert keep_graph
+
+        def raw_cuda_graph(self) -> int:
+            return 64
+
+    class Capture:
+        def __init__(self, into: Any) -> None:
+            pass
+
+        def __enter__(self) -> None:
+            log.append("capture")
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(
+        CUDAGraph=Captured, graph=Capture, current_stream=lambda: SimpleNamespace(cuda_stream=7)
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    one = graph.Graph(lambda: log.append("enqueue"))
+    one.replay()
+    for _ in range(2):
+        one.renew()
+        one.replay()
+    assert log == ["capture", "enqueue", "launch 0", "launch 1", "destroy 0", "launch 2"]
+    driver.cuGraphLaunch = lambda which, stream: (Error(1),)
+    with pytest.raises(MeasureError, match="CUDA_ERROR_INVALID_VALUE"):
+        one.replay()
