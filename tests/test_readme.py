@@ -27,6 +27,13 @@ def test_the_numbers_are_there() -> None:
     assert any(found.state == "same" for found in verify(readme, SOURCES))
 
 
+def test_every_finding_is_listed_under_its_title() -> None:
+    listed = (ROOT / "docs" / "findings" / "README.md").read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs" / "findings").glob("0*.md")):
+        number, _, title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(" ")
+        assert f"- [{number}]({path.name}) {title}\n" in listed
+
+
 def test_every_link_and_make_target_exists() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)\)", text):

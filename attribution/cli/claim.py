@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attribution.cli.options import Json, Traces, open_named, recordings_in
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attribution.recording import Recording
 
 COLUMNS = {
     "recording": "recording",
@@ -21,6 +28,7 @@ COLUMNS = {
     "measured": "measured [95 %]",
     "claim": "so it is",
 }
+OVERTURNED = {k: COLUMNS[k] for k in ("recording", "arm", "expected", "scope", "measured")} | {"asks": "question"}
 
 
 def claim(
@@ -40,22 +48,56 @@ def claim(
     from attribution.claim import expectations
 
     recordings = [open_named(p, traces) for p in paths] if paths else recordings_in(traces)
-    found = expectations.claims(recordings)
+    found = _claims(recordings)
     rows = records(expectations.overturned(found) if overturned else found)
     counts = {word: int((found["claim"] == word).sum()) for word in ("supported", "refuted", "undecided")}
     if json:
         print_json({"claims": rows, **counts})
         return
+    if overturned:
+        print_rows(_overturned(rows), OVERTURNED)
+    else:
+        _print(rows)
+    told = ", ".join(f"{word} {n}" for word, n in counts.items())
+    print(f"\nExpectations: {len(found)}; {told}. Recordings: {len(recordings)}.")
+
+
+def _claims(recordings: Sequence[Recording]) -> pd.DataFrame:
+    """The claims of all recordings; more than two are judged side by side, a process each."""
+    from attribution.claim.expectations import claims
+
+    if len(recordings) <= 2:
+        return claims(recordings)
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import pandas as pd
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(recordings)), context) as pool:
+        frames = list(pool.map(claims, [[r] for r in recordings]))
+    return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
     print_rows([_shown(row) for row in rows], COLUMNS)
     if rows:
         print()
     for row in rows:
         print(f"{row['arm']} ({row['recording']}, {row['scope']}, {row['shape']}): {row['asks']}")
         print(f"    {row['claim']}: {row['reason']}")
-        if not overturned:
-            print("    " + _checked(row["checks"]))
-    told = ", ".join(f"{word} {n}" for word, n in counts.items())
-    print(f"\nExpectations: {len(found)}; {told}. Recordings: {len(recordings)}.")
+        print("    " + _checked(row["checks"]))
+
+
+def _overturned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line for each expectation, with every scope that refuted it."""
+    lines: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in map(_shown, rows):
+        key = tuple(row[k] for k in ("recording", "question", "arm", "quantity", "shape", "distribution"))
+        line = lines.setdefault(key, {**row, "scope": [], "measured": []})
+        line["scope"].append(row["scope"])
+        line["measured"].append(row["measured"])
+    return [{**line, **{k: "\n".join(line[k]) for k in ("scope", "measured")}} for line in lines.values()]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,21 @@ def test_only_those_that_were_overturned(attr: Callable[..., Any], traces: Path)
     assert [(c["arm"], c["claim"]) for c in told["claims"]] == [("load_only", "refuted")]
     assert (told["supported"], told["refuted"], told["undecided"]) == (1, 1, 1)
     text = attr("claim", "--overturned", "--traces", traces).out
-    assert "lies outside [0.5000, 1.0000]" in text
+    assert "[0.5000, 1.0000]" in text
+    assert "planted?" in text
     assert "score_only" not in text
+
+
+def test_many_recordings_are_judged_as_one_by_one(attr: Callable[..., Any], traces: Path) -> None:
+    one = json.loads(attr("claim", "planted", "--traces", traces, "--json").out)["claims"]
+    for name in ("second", "third"):
+        shutil.copytree(traces / "planted", traces / name)
+    all_of_them = json.loads(attr("claim", "--traces", traces, "--json").out)["claims"]
+    names = ("planted", "second", "third")
+    assert all_of_them == [{**claim, "recording": name} for name in names for claim in one]
+    (traces / "second" / "times.parquet").write_bytes(b"")
+    done = attr("claim", "--traces", traces)
+    assert (done.code, "was changed after it was written" in done.err) == (1, True)
 
 
 def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path: Path) -> None:
