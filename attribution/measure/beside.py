@@ -77,7 +77,7 @@ class Beside:
             number = self._next()
             columns = ["scope", "stage", "sample", "time_ns", "clock_mhz"]
             times = pd.DataFrame(arm["rows"], columns=columns).assign(
-                cache="warm", clock="as-found", flags="clock-unknown"
+                cache=order.options.cache, clock="as-found", flags="clock-unknown"
             )
             looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
             tables = {"times": times, "checks": pd.DataFrame(looked)}
@@ -86,12 +86,15 @@ class Beside:
     def _ncu(self, order: Order, start: Start) -> None:
         file = self.partial.folder / ncu.REPORT
         metrics = self._json(MACHINE).get("metrics", {})
+        cache = order.options.cache
+        if cache == "cold":
+            metrics = {meaning: metrics[meaning] for meaning in ncu.COLD if meaning in metrics}
         ended = start(order, ncu.command(self.command, file, list(metrics.values())))
         if ended.kind != "finished":
             raise MeasureError(f"under ncu the worker ended: {ended.reason}")
         if not file.is_file():
             raise MeasureError(ncu.explain((self.partial.folder / LOG).read_text(encoding="utf-8", errors="replace")))
-        for arm, number, tables in reading.apart(file, self._json(ncu.LAUNCHES), metrics, self._next()):
+        for arm, number, tables in reading.apart(file, self._json(ncu.LAUNCHES), metrics, self._next(), cache):
             self._keep(arm, number, tables)
 
     def _json(self, name: str) -> Any:

@@ -163,6 +163,15 @@ class CudaMachine:
         operator = self.module.operator(inputs, self.plan.shape, arm.flags, arm.knobs)
         return Prepared(self.kernel, operator, self._modules.get(identity), int(arm.flags.get("TRACE", 0)))
 
+    def copies(self, arm: Arm, inputs: Mapping[str, Any]) -> list[Prepared]:
+        """The arm ready to run once, or as often as a cold cache needs, each time on other memory."""
+        made = [self.prepare(arm, inputs)]
+        if self.options.cache == "cold":
+            bytes_each = sum(t.nbytes for t in made[0].tensors())
+            for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
+                made.append(self.prepare(arm, {n: t.clone() for n, t in inputs.items()}))
+        return made
+
     def output(self, arm: Arm, case: Case) -> Any:
         assert isinstance(case, CudaCase)
 
@@ -187,16 +196,12 @@ class CudaMachine:
         return self.guarded(lambda: self._measure(arms, case, began))
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
-        """The arm prepared on the case's inputs: once, or as often as a cold cache needs."""
+        """The arm's `copies` on the case's inputs, with their graphs; made once."""
         import torch
 
         key = arm.name, json_text(arm.flags)
         if key not in self._prepared:
-            mine = [self.prepare(arm, case.inputs)]
-            if self.options.cache == "cold":
-                bytes_each = sum(t.nbytes for t in mine[0].tensors())
-                for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
-                    mine.append(self.prepare(arm, {n: t.clone() for n, t in case.inputs.items()}))
+            mine = self.copies(arm, case.inputs)
             if "graph" in self.options.scopes:
                 for one in mine:
                     for stage in self._graph_stages(one):

@@ -46,6 +46,9 @@ METRICS: Mapping[str, str] = {
 `METRIC[INSTANCE]` is one instance of a metric, such as the executed instructions of one opcode.
 """
 
+COLD = ("l2_sectors", "l2_sectors_hit")
+"""What is counted of a launch whose cache was cold: one pass, since from the second one on the cache is warm."""
+
 PERMISSION = (
     "ncu may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or let the driver allow everybody: "
     "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d/, then reload the driver; "

@@ -28,10 +28,11 @@ BASE_TURNS = 3
 
 def _arms(
     machine: CudaMachine, plan: Plan, order: Order, tell: Tell, base_turns: int = 1
-) -> Iterator[tuple[int, Prepared, dict[str, Any]]]:
-    """(number, prepared and warmed up, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
+) -> Iterator[tuple[int, list[Prepared], dict[str, Any]]]:
+    """(number, copies that ran once, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
 
-    Checks of the output are added to the facts behind each turn.
+    The first copy is what is profiled, the others are there where the cache is to be cold: running them evicts it.
+    Checks of its output are added to the facts behind each turn.
     """
     refused = {(q, a) for q, a, _ in order.refused}
     case = machine.case(plan.seed)
@@ -40,9 +41,10 @@ def _arms(
     turns += [(turn, q, a) for turn in range(1, base_turns) for q, a in arms if a.name == q]
     for number, (turn, question, arm) in enumerate(turns):
         tell("progress", done=number, total=len(turns), label=f"{arm.name} under {order.mode}")
-        prepared = machine.guarded(lambda arm=arm: machine.prepare(arm, case.inputs))  # type: ignore[misc]
-        machine.guarded(prepared.run)
-        prepared.poison()
+        copies = machine.guarded(lambda arm=arm: machine.copies(arm, case.inputs))  # type: ignore[misc]
+        for one in copies:
+            machine.guarded(one.run)
+        copies[0].poison()
         facts: dict[str, Any] = {
             "question": question,
             "round": turn,
@@ -50,8 +52,13 @@ def _arms(
             "build": machine.build(arm),
             "inputs": case.hash,
         }
-        yield number, prepared, facts
-        facts["checks"] = [[c.name, c.passed, c.detail] for c in case.check(arm, prepared.operator.output)]
+        yield number, copies, facts
+        facts["checks"] = [[c.name, c.passed, c.detail] for c in case.check(arm, copies[0].operator.output)]
+
+
+def _evict(others: list[Prepared]) -> None:
+    for one in others:
+        one.run()
 
 
 def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
@@ -59,9 +66,10 @@ def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell
     import torch
 
     made = []
-    for number, prepared, facts in _arms(machine, plan, order, tell, BASE_TURNS):
+    for number, (prepared, *others), facts in _arms(machine, plan, order, tell, BASE_TURNS):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
+            _evict(others)
             name = ncu.range_name(number, place, step.stage)
             torch.cuda.nvtx.range_push(ncu.RANGE)
             torch.cuda.nvtx.range_push(name)
@@ -81,10 +89,11 @@ def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, te
     from torch.profiler import ProfilerActivity, profile, record_function
 
     made = []
-    for _, prepared, facts in _arms(machine, plan, order, tell):
+    for _, (prepared, *others), facts in _arms(machine, plan, order, tell):
         steps = prepared.operator.steps
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
             for sample in range(order.options.samples):
+                _evict(others)
                 for place in range(len(steps)):
                     with record_function(cupti.range_name(sample, place)):
                         prepared.run_step(place)

@@ -35,6 +35,7 @@ def apart(
     arms: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, str],
     first_run: int,
+    cache: str = "warm",
     child: Sequence[str] = CHILD,
 ) -> list[Profiled]:
     """What report.frames says of `file`, from the first reader that lives.  Raises MeasureError, DataError."""
@@ -45,6 +46,7 @@ def apart(
         asked, answer = Path(scratch) / "asked.json", Path(scratch) / "answer.json"
         for place in report.readers():
             values = {"file": str(file), "place": place, "arms": arms, "metrics": dict(metrics), "first_run": first_run}
+            values["cache"] = cache
             asked.write_text(json.dumps(values), encoding="utf-8")
             if reason := _ended(child, asked, answer):
                 lost.append(
@@ -86,7 +88,7 @@ def _main(asked: Path, answer: Path) -> None:
         arms = values["arms"]
         made = [
             (arms.index(arm), run, {name: frame.to_dict("list") for name, frame in tables.items()})
-            for arm, run, tables in report.frames(arms, seen, values["metrics"], values["first_run"])
+            for arm, run, tables in report.frames(arms, seen, values["metrics"], values["first_run"], values["cache"])
         ]
         told: dict[str, Any] = {"arms": made}
     except AttrError as error:

@@ -87,7 +87,11 @@ def expected_of(arms: Sequence[Mapping[str, Any]], seen: Sequence[Seen], first_r
 
 
 def frames(
-    arms: Sequence[Mapping[str, Any]], seen: Sequence[Seen], metrics: Mapping[str, str], first_run: int
+    arms: Sequence[Mapping[str, Any]],
+    seen: Sequence[Seen],
+    metrics: Mapping[str, str],
+    first_run: int,
+    cache: str = "warm",
 ) -> Iterator[tuple[Mapping[str, Any], int, dict[str, pd.DataFrame]]]:
     """(arm, run, tables `counters`, `times` and `checks`) for every profiled arm.  Raises DataError for a wrong match."""
     import pandas as pd
@@ -103,7 +107,7 @@ def frames(
         looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
         tables = {
             "counters": counters.assign(scope="ncu", pass_group=-1, source="ncu kernel-replay cache=none clock=none"),
-            "times": _times(mine),
+            "times": _times(mine).assign(cache=cache),
             "checks": pd.DataFrame(looked),
         }
         yield arm, run, {name: frame.assign(run=run) for name, frame in tables.items() if len(frame)}
@@ -157,4 +161,4 @@ def _times(mine: Sequence[tuple[Expected, Seen]]) -> pd.DataFrame:
         if metric is not None:
             total[want.stage] = total.get(want.stage, 0.0) + float(metric.value())
     frame = pd.DataFrame({"stage": list(total), "time_ns": list(total.values())})
-    return frame.assign(scope="ncu", cache="warm", clock="as-found", sample=0, clock_mhz=math.nan, flags="")
+    return frame.assign(scope="ncu", clock="as-found", sample=0, clock_mhz=math.nan, flags="")

@@ -32,7 +32,16 @@ COUNTER = "__device__ unsigned int calls;\n"
 def measured(
     kernel: Kernel, variants: dict[str, Variant], names: list[str], path: Path, timeout_s: float = 60.0, **asked: object
 ) -> Recording:
-    wanted = start.ask(kernel, "cuda", ["event", "graph"], str(asked.get("cache", "warm")), None, None, 6, timeout_s)
+    wanted = start.ask(
+        kernel,
+        "cuda",
+        asked.get("scopes", ["event", "graph"]),
+        str(asked.get("cache", "warm")),
+        None,
+        None,
+        6,
+        timeout_s,
+    )
     shape = {"rows": asked.get("rows", SMALL["rows"]), "columns": SMALL["columns"]}
     over = Overrides(shape, {}, wanted.knobs(kernel, {}), rounds=6)  # type: ignore[arg-type]
     planned = plan(kernel, variants, names, over)
@@ -71,6 +80,21 @@ def test_cold_is_slower_than_warm_where_everything_fits_the_cache(root: Path, tm
         medians[cache] = times.loc[times["scope"] == "graph", "time_ns"].median()
         assert set(times.loc[times["scope"] == "graph", "cache"]) == {cache}
     assert medians["cold"] > 1.3 * medians["warm"]
+
+
+@pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
+def test_the_l2_hits_where_it_is_warm_and_misses_where_it_is_cold(root: Path, tmp_path: Path) -> None:
+    hello = load_kernel(root, "hello")
+    share = {}
+    for cache in ("warm", "cold"):
+        scopes = ["graph", "ncu"]
+        made = measured(
+            hello, load_variants(root, hello), ["vector"], tmp_path / cache, cache=cache, rows=64, scopes=scopes
+        )
+        assert made.manifest["measuring"]["skipped"] == []
+        counted = made.table("counters").astype({"metric": str}).groupby("metric")["value"].mean()
+        share[cache] = counted["l2_sectors_hit"] / counted["l2_sectors"]
+    assert share["cold"] < 0.2 < 0.8 < share["warm"]
 
 
 @pytest.fixture

@@ -315,7 +315,7 @@ def test_a_reader_that_crashes_costs_no_time_and_its_report_is_kept(
     fake_ncu(tmp_path / "bin", monkeypatch, str(REPORT))
     monkeypatch.setattr(reading.report, "readers", lambda: ["package"])
     crash = (sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    monkeypatch.setattr(reading.apart, "__defaults__", (crash,))
+    monkeypatch.setattr(reading.apart, "__defaults__", ("warm", crash))
     made = measured(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
     runs = made.table("runs").astype({"status": str})
     assert runs["status"].tolist() == ["ok"] * ROUNDS * 3 + ["failed"] * 2
@@ -340,12 +340,15 @@ runpy.run_module("attribution.measure.reading", run_name="__main__")
     monkeypatch.setattr(reading.report, "readers", lambda: ["/opt/ncu/extras/python", "package"])
     step = {"stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
     arms = [{"arm": name, "steps": [{"range": name, **step}], "checks": []} for name in ("vector", "scalar")]
-    found = reading.apart(REPORT, arms, {"opcodes": "sass__inst_executed_per_opcode"}, 7, (sys.executable, "-c", code))
+    found = reading.apart(
+        REPORT, arms, {"opcodes": "sass__inst_executed_per_opcode"}, 7, "cold", (sys.executable, "-c", code)
+    )
     assert [(arm["arm"], run) for arm, run, _ in found] == [("vector", 7), ("scalar", 8)]
     assert all(tables["counters"]["value"].max() > 0 for _, _, tables in found)
+    assert {cache for _, _, tables in found for cache in tables["times"]["cache"]} == {"cold"}
     wrong = [{**arms[0], "steps": [{"range": "vector", **step, "grid": [1, 1, 1]}]}, arms[1]]
     with pytest.raises(DataError, match="grid"):
-        reading.apart(REPORT, wrong, {"a": "b"}, 7, (sys.executable, "-c", code))
+        reading.apart(REPORT, wrong, {"a": "b"}, 7, "warm", (sys.executable, "-c", code))
 
 
 def test_cupti_runs_in_a_worker_of_its_own_and_a_wrong_output_there_is_a_failed_row(
