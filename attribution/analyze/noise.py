@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze import stats
+from attribution.analyze.equal_clock import equal_clock
 from attribution.analyze.pairing import pair_rounds, scoped
 from attribution.analyze.verdict import decide
 from attribution.errors import InputError
@@ -56,9 +57,14 @@ class Blocks:
         return Blocks(self.ratios + np.asarray(log_ratio), self.tick)
 
 
-def log_ratios(recording: Recording, base: str, arm: str, stage: str, scope: str) -> tuple[np.ndarray, float]:
-    """log(arm / base) of every round in order, and the tick of both relative to the base; empty where it was not timed."""
-    runs, times = recording.table("runs"), recording.table("times")
+def log_ratios(
+    recording: Recording, base: str, arm: str, stage: str, scope: str, times: pd.DataFrame | None = None
+) -> tuple[np.ndarray, float]:
+    """log(arm / base) of every round in order, and the tick of both relative to the base; empty where it was not timed.
+
+    `times` stands in for the recording's own.
+    """
+    runs, times = recording.table("runs"), recording.table("times") if times is None else times
     mine = runs[(runs["question"] == base) & (runs["status"] == "ok") & runs["arm"].isin([base, arm])]
     timed = scoped(times[(times["stage"] == stage) & times["run"].isin(mine["run"])], scope)
     pairs = pair_rounds(mine[mine["run"].isin(timed["run"])], timed, base, arm)
@@ -92,17 +98,26 @@ def planted_effect(recording: Recording, question: Mapping[str, Any], arm: str, 
     return float(flags[arm][flag] - flags[question["base"]][flag]) / cycles
 
 
-def noise(recording: Recording, arm: str = NULL, rounds: int | None = None, planted: str | None = None) -> pd.DataFrame:
+def noise(
+    recording: Recording,
+    arm: str = NULL,
+    rounds: int | None = None,
+    planted: str | None = None,
+    at_one_clock: bool = False,
+) -> pd.DataFrame:
     """One row a question, scope and stage that has a whole block: how its blocks come out.
 
     `rounds` of a block (default: `block_rounds`); `planted`: see planted_effect.  Columns: blocks, called, slower (estimates
     above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together), and called_at_third,
-    called once a third of each block's own detectable effect is added.  Raises InputError.
+    called once a third of each block's own detectable effect is added.  `at_one_clock`: see equal_clock.py.  Raises InputError.
     """
+    times = recording.table("times")
+    if at_one_clock:
+        times = equal_clock(recording.table("runs"), times)
     found = [
         {"recording": recording.path.name, **row}
         for question in recording.manifest["plan"]["questions"]
-        for row in _question(recording, question, arm, rounds, planted)
+        for row in _question(recording, times, question, arm, rounds, planted)
     ]
     if not found:
         raise InputError(f"{recording.path.name}: arm {arm} has no block of rounds that its base finished as well")
@@ -110,14 +125,18 @@ def noise(recording: Recording, arm: str = NULL, rounds: int | None = None, plan
 
 
 def _question(
-    recording: Recording, question: Mapping[str, Any], arm: str, rounds: int | None, planted: str | None
+    recording: Recording,
+    times: pd.DataFrame,
+    question: Mapping[str, Any],
+    arm: str,
+    rounds: int | None,
+    planted: str | None,
 ) -> Iterator[dict[str, Any]]:
-    times = recording.table("times")
     labels = times[["scope", "cache", "clock"]].drop_duplicates().astype(str).agg("/".join, axis=1)
     size = rounds or block_rounds(len(question["arms"]))
     for scope in sorted(labels[~labels.str.startswith(("ncu", "cupti", "trace"))]):
         for stage in STAGES:
-            ratios, tick = log_ratios(recording, question["base"], arm, stage, scope)
+            ratios, tick = log_ratios(recording, question["base"], arm, stage, scope, times)
             found = blocks(ratios, tick, size)
             if not len(found.ratios):
                 continue

@@ -51,6 +51,9 @@ def noise(
     order: Annotated[
         bool, typer.Option("--order", help="Also what an arm's place and its predecessor do to its time.")
     ] = False,
+    equal_clock: Annotated[
+        bool, typer.Option("--equal-clock", help="Times brought to one SM clock, as a scope of its own.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Cut the rounds into disjoint blocks, judge each as a measurement of its own, and count."""
@@ -61,7 +64,9 @@ def noise(
 
     effects = [carry_over(open_named(path)).assign(recording=path.name) for path in paths] if order else []
     placed = [row for frame in effects for row in records(frame)]
-    found = pd.concat([blocks.noise(open_named(path), arm, rounds, planted) for path in paths], ignore_index=True)
+    found = pd.concat(
+        [blocks.noise(open_named(path), arm, rounds, planted, equal_clock) for path in paths], ignore_index=True
+    )
     total, called = int(found["blocks"].sum()), int(found["called"].sum())
     if json:
         print_json({"scopes": records(found), "blocks": total, "called": called, "order": placed})

@@ -25,7 +25,8 @@ INSTRUMENTS: Mapping[str, str] = {
 """Instrument -> what a value of it includes."""
 
 CACHES = ("warm", "cold", "none")
-CLOCKS = ("as-found", "none")
+CLOCKS = ("as-found", "equal-clock", "none")
+"""`equal-clock`: as found and brought to one SM clock afterwards (analyze/equal_clock.py)."""
 
 
 @dataclass(frozen=True)
