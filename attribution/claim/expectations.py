@@ -16,6 +16,7 @@ import pandas as pd
 
 from attribution.analyze.verdict import judge
 from attribution.claim import answers
+from attribution.claim.void import LIST
 from attribution.errors import InputError
 from attribution.plan import NULL
 from attribution.recording import Recording
@@ -49,7 +50,20 @@ def claims(recordings: Sequence[Recording]) -> pd.DataFrame:
     Columns: recording, machine, kernel, shape, distribution, question, arm, stage, scope, asks, quantity, expected_low,
     expected_high, value, low, high (95 %), pairs, claim, reason and checks (a list of mappings).  Raises InputError, DataError.
     """
-    return pd.DataFrame([row for recording in recordings for row in _rows(recording)], columns=COLUMNS)
+    for recording in recordings:
+        if (key := _contents(recording)) not in _judged_before:
+            _judged_before[key] = list(_rows(recording))
+    return pd.DataFrame([row for r in recordings for row in _judged_before[_contents(r)]], columns=COLUMNS)
+
+
+_judged_before: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+"""A recording never changes, and one process may be asked of it by many documents."""
+
+
+def _contents(recording: Recording) -> tuple[object, ...]:
+    """What tells a recording, or the void list beside it, from one that was put in its place."""
+    files = sorted([*recording.path.iterdir(), *recording.path.resolve().parent.glob(LIST)])
+    return tuple((str(f.resolve()), (s := f.stat()).st_mtime_ns, s.st_size, s.st_ino) for f in files)
 
 
 COLUMNS = [

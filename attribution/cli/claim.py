@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from attribution.cli.options import Json, Traces, open_named, recordings_in
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from attribution.recording import Recording
 
 COLUMNS = {
     "recording": "recording",
@@ -48,7 +41,7 @@ def claim(
     from attribution.claim import expectations
 
     recordings = [open_named(p, traces) for p in paths] if paths else recordings_in(traces)
-    found = _claims(recordings)
+    found = expectations.claims(recordings)
     rows = records(expectations.overturned(found) if overturned else found)
     counts = {word: int((found["claim"] == word).sum()) for word in ("supported", "refuted", "undecided")}
     if json:
@@ -60,23 +53,6 @@ def claim(
         _print(rows)
     told = ", ".join(f"{word} {n}" for word, n in counts.items())
     print(f"\nExpectations: {len(found)}; {told}. Recordings: {len(recordings)}.")
-
-
-def _claims(recordings: Sequence[Recording]) -> pd.DataFrame:
-    """The claims of all recordings; more than two are judged side by side, a process each."""
-    from attribution.claim.expectations import claims
-
-    if len(recordings) <= 2:
-        return claims(recordings)
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    import pandas as pd
-
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(recordings)), context) as pool:
-        frames = list(pool.map(claims, [[r] for r in recordings]))
-    return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
