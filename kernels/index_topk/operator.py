@@ -420,9 +420,10 @@ def illegal(flags: Mapping[str, Any]) -> str | None:
     warpgroups, block_q = int(flags["MATH_WARPGROUPS"]), int(flags["BLOCK_Q"])
     if warpgroups not in (1, 2):
         return f"MATH_WARPGROUPS = {warpgroups}: 128 accumulators a thread leave room for 1 or 2"
-    if int(flags["KV_STAGES"]) < warpgroups:
+    if int(flags["KV_STAGES"]) % warpgroups:
         return (
-            f"KV_STAGES = {flags['KV_STAGES']} is below MATH_WARPGROUPS = {warpgroups}: each needs a stage of its own"
+            f"KV_STAGES = {flags['KV_STAGES']} is no multiple of MATH_WARPGROUPS = {warpgroups}: "
+            "a stage that two warpgroups read in turn can be taken before the other's tile has arrived"
         )
     if int(flags["SEGMENT_CAPACITY"]) % 2:
         return f"SEGMENT_CAPACITY = {flags['SEGMENT_CAPACITY']}: candidates are read in pairs, so it must be even"

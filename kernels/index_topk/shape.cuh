@@ -35,7 +35,9 @@ constexpr int BINS = 1 << BIN_BITS;
 constexpr int LIST = 256;
 
 static_assert(flag::BLOCK_Q == 1 || flag::BLOCK_Q == 2 || flag::BLOCK_Q == 4);
-static_assert(flag::KV_STAGES >= flag::MATH_WARPGROUPS && flag::MATH_WARPGROUPS <= 2);
+// Each stage has one reader, the warpgroup number stage % MATH_WARPGROUPS.  A barrier tells only odd phases from even ones, so
+// a warpgroup that passed over a phase of the other's would take the phase before it for its own.
+static_assert(flag::KV_STAGES % flag::MATH_WARPGROUPS == 0 && flag::MATH_WARPGROUPS <= 2);
 static_assert(SEGMENT_ROOM % 2 == 0);
 
 // What the loader tells Math about a piece of a query batch, and Math tells TopK.

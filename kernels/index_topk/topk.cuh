@@ -61,7 +61,7 @@ struct Role {
     if (info.end - info.begin <= flag::K) {
       select::short_row(team, info, sink);
     } else {
-      int* counts = s.counts[slot][q];
+      const int* counts = s.counts[slot][q];
       const uint2* from = a.cand + static_cast<size_t>((blockIdx.x * shape::ALL_SLOTS + slot) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
       const int count = lane < shape::SEGMENTS ? counts[lane] : 0;
       const bool lost = __any_sync(~0u, count > shape::SEGMENT_ROOM);
@@ -79,10 +79,10 @@ struct Role {
                                         shape::SEGMENTS};
         if (!select::candidates(team, s.select[warp], source, info, sink) && lane == 0) shape::fail(a, row, shape::not_finite);
       }
-      if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared) {
-        __syncwarp();
-        if (lane == 0) counts[0] = 0;
-      }
+    }
+    if constexpr (flag::LAYOUT == flag::LAYOUT_t::shared) {  // Math counts on from here, of short rows too
+      __syncwarp();
+      if (lane == 0) s.counts[slot][q][0] = 0;
     }
     folded += sink.folded;
   }

@@ -280,6 +280,16 @@ def test_every_pair_of_flag_values_runs_or_is_refused(index_topk: Kernel) -> Non
     assert ran > 20
 
 
+@pytest.mark.parametrize(("stages", "warpgroups", "legal"), [(3, 2, False), (1, 2, False), (4, 2, True), (3, 1, True)])
+def test_a_stage_of_the_ring_has_one_reader(index_topk: Kernel, stages: int, warpgroups: int, legal: bool) -> None:
+    overrides = {"KV_STAGES": stages, "MATH_WARPGROUPS": warpgroups, "SEGMENT_CAPACITY": 736 * 2 // warpgroups}
+    if legal:
+        assert index_topk.resolve_flags(overrides)["KV_STAGES"] == stages
+    else:
+        with pytest.raises(InputError, match=f"KV_STAGES = {stages} is no multiple of MATH_WARPGROUPS = 2"):
+            index_topk.resolve_flags(overrides)
+
+
 def test_inputs_are_what_their_names_say(index_topk: Kernel) -> None:
     shape = {"q": 2, "n": 2048}
     scores = {}
