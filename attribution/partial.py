@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,9 +107,13 @@ class Partial:
         ]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(TABLES[name]))
 
-    def publish(self, manifest_extra: Mapping[str, Any], overwrite: bool) -> Recording:
-        """Put all runs into one recording and drop the partial folder."""
+    def publish(
+        self, manifest_extra: Mapping[str, Any], overwrite: bool, only: Collection[int] | None = None
+    ) -> Recording:
+        """Put all runs, or `only` those, into one recording and drop the partial folder."""
         tables = {name: frame for name in TABLES if len(frame := self.table(name))}
+        if only is not None:
+            tables = {n: f[f["run"].isin(only)] if "run" in f else f for n, f in tables.items()}
         if "runs" in tables:
             # Runs that were started again after a crash lie behind those of later numbers.
             tables = {n: f.sort_values("run", kind="stable") if "run" in f else f for n, f in tables.items()}

@@ -18,6 +18,7 @@ from attribution.cli import (
     claim,
     explain,
     export,
+    finish,
     ingest,
     ladder,
     ledger,
@@ -53,6 +54,7 @@ app.command()(new.new)
 app.command("list")(list_verb.list_)
 app.command()(build.build)
 app.command()(run.run)
+app.command()(finish.finish)
 app.command()(predict.predict)
 app.command()(ingest.ingest)
 app.command()(show.show)

@@ -1,0 +1,107 @@
+"""A measurement that nobody can go on with becomes a recording of its whole rounds, and says that it was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.claim import answers
+from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.errors import DataError, InputError
+from attribution.measure import watch
+from attribution.measure.finish import finish
+from attribution.measure.worker import Options
+from attribution.plan import Overrides, plan
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+@pytest.fixture(scope="module")
+def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
+    return load_variants(root, hello)
+
+
+def stopped(hello: Kernel, variants: dict[str, Variant], path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Stop as a user does, in the middle of a round."""
+    monkeypatch.setenv("FAKE", ":")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    asked = plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=60))
+
+    def progress(done: int, total: int, label: str) -> None:
+        if done >= at:
+            raise KeyboardInterrupt
+
+    options = Options(scopes=("graph", "ncu"), traced_rounds=2, keep_s=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        watch.execute(asked, hello, variants, path, progress, options, command=FAKE)
+
+
+def test_whole_rounds_are_a_recording_that_says_what_it_lacks(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(hello, variants, tmp_path / "a", monkeypatch, at=30)
+    made = finish(tmp_path / "a", root)
+    runs = made.table("runs")
+    rounds = made.manifest["plan"]["rounds"]
+    assert 2 <= rounds < 60
+    assert runs["round"].max() == rounds - 1
+    assert (runs[~runs["arm"].astype(str).str.contains("trace")].groupby("round").size() == 3).all()
+    assert made.manifest["measuring"]["stopped"].startswith(f"{rounds} of 60 rounds")
+    assert [skip["scope"] for skip in made.manifest["measuring"]["skipped"]] == ["ncu"]
+    assert set(made.table("times")["run"]) <= set(runs["run"])
+    assert answers(made, "operator").set_index("arm").loc["scalar", "pairs"] == rounds
+    assert not (tmp_path / "a.partial").exists()
+
+
+def test_other_sources_too_few_rounds_and_nothing_at_all_are_refused(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="nothing was stopped"):
+        finish(tmp_path / "none", root)
+    stopped(hello, variants, tmp_path / "a", monkeypatch, at=1)
+    with pytest.raises(InputError, match="go on with --resume"):
+        finish(tmp_path / "a", root)
+    stopped(hello, variants, tmp_path / "b", monkeypatch, at=30)
+    file = tmp_path / "b.partial" / "plan.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "source": "0" * 16}))
+    with pytest.raises(DataError, match="is not what was measured"):
+        finish(tmp_path / "b", root)
+
+
+def test_a_measurement_under_way_is_not_finished_by_another(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(hello, variants, tmp_path / "a", monkeypatch, at=30)
+    plan_file = tmp_path / "a.partial" / "plan.json"
+    lines = (
+        "import fcntl, time",
+        f"f = open({str(plan_file)!r})",
+        "fcntl.flock(f, fcntl.LOCK_EX)",
+        "print('held', flush=True)",
+    )
+    code = "\n".join([*lines, "time.sleep(600)"])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(InputError, match="another process is measuring"):
+                finish(tmp_path / "a", root)
+        finally:
+            other.kill()
+
+
+def test_the_verb(attr: Any, tmp_path: Path) -> None:
+    done = attr("finish", tmp_path / "none")
+    assert done.code == 2
+    assert "nothing was stopped under this name" in done.err
