@@ -4,7 +4,7 @@ A path is keys joined by dots; `[key=value;key=value]` keeps the rows of a list 
 Behind a list, `#` counts its rows, `max:KEY` and `min:KEY` take the largest and smallest.  The last key may be two or three:
 `low,high` is written as an interval, `value,low,high` as a value with its interval.
 A format is UNIT.DECIMALS (`ms.3`, `%.1`, `x.2`, `n.0`) or `text`.
-Misuse: a key that ends in _ns is a time and is written as one; everything else has no unit of time.
+Misuse: a key's name says what it is (`_ns`, `_flop_per_s`, `_mhz`, ...) and is written in units of that and no others.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ from typing import Any
 
 from attribution.errors import InputError
 
-TIMES = {"ns": 1.0, "us": 1e-3, "ms": 1e-6, "s": 1e-9}
-OTHERS = {
-    "n": (1.0, ""), "x": (1.0, " x"), "%": (100.0, " %"), "TFLOPS": (1e-12, " TFLOPS"), "TB/s": (1e-12, " TB/s"),
-    "GB/s": (1e-9, " GB/s"), "GHz": (1e-3, " GHz"), "MHz": (1.0, " MHz"), "W": (1.0, " W"), "GB": (1e-9, " GB"),
-    "MB": (1e-6, " MB"), "M": (1e-6, " M"), "less%": (-100.0, " %"), "more%": (100.0, " %"),
+DIMENSIONS = {
+    r"_ns": ("time", 1e-9), r"_us": ("time", 1e-6), r"_ms": ("time", 1e-3), r"(?<!_per)_s": ("time", 1.0),
+    r"flop_per_s(_low|_high)?": ("flops", 1.0), r"tflops(_low|_high)?": ("flops", 1e12),
+    r"bytes?_per_s(_low|_high)?": ("rate", 1.0), r"mhz": ("frequency", 1e6), r"_w": ("power", 1.0), r"bytes": ("size", 1.0),
 }  # fmt: skip
-"""Unit -> factor and ending.  `less%` is 100 (1 - value), `more%` is 100 (value - 1): changes of a ratio."""
-_FORMAT = re.compile(
-    rf"(?P<unit>{'|'.join(map(re.escape, sorted({*TIMES, *OTHERS}, key=len, reverse=True)))})\.(?P<digits>\d)"
-)
+"""How a key ends -> what it is, and its unit in seconds, FLOP/s, byte/s, Hz, W or bytes; all others are plain numbers."""
+UNITS = {
+    "ns": ("time", 1e9), "us": ("time", 1e6), "ms": ("time", 1e3), "s": ("time", 1.0), "TFLOPS": ("flops", 1e-12),
+    "TB/s": ("rate", 1e-12), "GB/s": ("rate", 1e-9), "GHz": ("frequency", 1e-9), "MHz": ("frequency", 1e-6),
+    "W": ("power", 1.0), "GB": ("size", 1e-9), "MB": ("size", 1e-6), "n": ("", 1.0), "M": ("", 1e-6), "x": ("", 1.0),
+    "%": ("", 100.0), "less%": ("", -100.0), "more%": ("", 100.0),
+}  # fmt: skip
+"""Unit -> what it measures and its factor.  `less%` is 100 (1 - value), `more%` is 100 (value - 1): changes of a ratio."""
+ENDINGS = {"n": "", "M": " M", "less%": " %", "more%": " %"}
+"""What stands behind the digits, where that is not the unit itself."""
+_FORMAT = re.compile(rf"(?P<unit>{'|'.join(map(re.escape, sorted(UNITS, key=len, reverse=True)))})\.(?P<digits>\d)")
 
 
 def written(value: Any, path: str, form: str) -> str:
@@ -86,10 +92,10 @@ def _joined(values: list[Any], keys: list[str], form: str) -> str:
         return ", ".join(str(v) for v in values)
     match = _FORMAT.fullmatch(form)
     if match is None:
-        raise InputError(f"format {form!r}: allowed are text and UNIT.DECIMALS with {', '.join([*TIMES, *OTHERS])}")
+        raise InputError(f"format {form!r}: allowed are text and UNIT.DECIMALS with {', '.join(UNITS)}")
     unit, digits = match["unit"], int(match["digits"])
     texts = [_number(value, key, unit, digits) for value, key in zip(values, keys, strict=True)]
-    ending = f" {unit}" if unit in TIMES else OTHERS[unit][1]
+    ending = ENDINGS.get(unit, f" {unit}")
     # 1 - value turns an interval round.
     ends = texts[:-3:-1] if unit == "less%" else texts[-2:]
     interval = f"[{', '.join(ends)}]" if len(texts) > 1 else ""
@@ -101,11 +107,11 @@ def _joined(values: list[Any], keys: list[str], form: str) -> str:
 def _number(value: Any, key: str, unit: str, digits: int) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{key} is {value!r}, which is no number")
-    if key.endswith("_ns") != (unit in TIMES):
-        raise InputError(f"{key} as {unit}: keys that end in _ns are times, and only those; {', '.join(TIMES)}")
-    if unit in TIMES:
-        return f"{value * TIMES[unit]:.{digits}f}"
-    factor = OTHERS[unit][0]
-    moved = value - 1.0 if unit in ("less%", "more%") else value
+    kind, size = next((d for end, d in DIMENSIONS.items() if re.search(f"{end}$", key)), ("", 1.0))
+    measures, factor = UNITS[unit]
+    if kind != measures:
+        known = ", ".join(name for name, (of, _) in UNITS.items() if of == kind)
+        raise InputError(f"{key} cannot be written in {unit}; allowed are {known}")
+    moved = value - 1.0 if unit in ("less%", "more%") else value * size
     # Thousands are told apart from five digits on, as in the documents.
     return f"{moved * factor:{',' if abs(value) >= 1e4 and unit == 'n' else ''}.{digits}f}"

@@ -42,6 +42,27 @@ def test_a_value_is_written(path: str, form: str, text: str) -> None:
     assert written(VALUE, path, form) == text
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "form", "text"),
+    [
+        ("wall_s", 30.5, "s.1", "30.5 s"),
+        ("t_us", 1500.0, "ms.1", "1.5 ms"),
+        ("practical_flop_per_s", 1.25e15, "TFLOPS.0", "1250 TFLOPS"),
+        ("tflops_low", 987.6, "TFLOPS.0", "988 TFLOPS"),
+        ("copy_byte_per_s", 4.1e12, "TB/s.1", "4.1 TB/s"),
+        ("peak_memory_bytes_per_s", 4.8e12, "GB/s.0", "4800 GB/s"),
+        ("clock_mhz", 1755.0, "GHz.3", "1.755 GHz"),
+        ("power_w", 650.0, "W.0", "650 W"),
+        ("dram_bytes", 2.3e8, "MB.0", "230 MB"),
+        ("pairs", 1.25e8, "M.0", "125 M"),
+    ],
+)
+def test_a_keys_name_says_its_unit(key: str, value: float, form: str, text: str) -> None:
+    assert written({key: value}, key, form) == text
+    with pytest.raises(InputError, match="cannot be written in"):
+        written({key: value}, key, "%.1" if key != "pairs" else "s.1")
+
+
 def test_less_turns_the_interval_round() -> None:
     assert written({"r": 0.9, "low": 0.8, "high": 0.95}, "r,low,high", "less%.0") == "10 % [5, 20]"
 
@@ -57,8 +78,8 @@ def test_less_turns_the_interval_round() -> None:
         ("steps[rung=b].t_ns", "ms.1", "2 rows match"),
         ("steps.max:t_high_ns", "ms.1", "not all have a number"),
         ("steps[rung=c].max:r", "x.1", "0 rows"),
-        ("steps[rung=a].t_ns", "%.1", "are times, and only those"),
-        ("steps[rung=a].r", "ms.1", "are times, and only those"),
+        ("steps[rung=a].t_ns", "%.1", "t_ns cannot be written in %; allowed are ns, us, ms, s"),
+        ("steps[rung=a].r", "ms.1", "r cannot be written in ms; allowed are n, M, x, %"),
         ("steps[rung=a].t_ns", "ms", "allowed are text and UNIT.DECIMALS"),
         ("steps[rung=a].t_ns", "furlong.1", "allowed are text and UNIT.DECIMALS"),
         ("steps[rung=a].rung", "n.0", "which is no number"),
