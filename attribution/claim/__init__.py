@@ -106,7 +106,7 @@ def scope_sentence(recording: Recording) -> str:
     """One line that says what the times are and what they are not."""
     machine = recording.manifest["machine"]
     if machine["kind"] == "host" and "prefill" in recording.manifest:
-        return "Wall time of torch on a CPU: it shows that the stack works and says nothing about a GPU's speed."
+        return "CPU time of torch on one thread: it shows how the account works and says nothing about a GPU's speed."
     if machine["kind"] == "host":
         return (
             f"Virtual time of the reference machine ({machine['sms']} virtual SMs, scope host-virtual): "

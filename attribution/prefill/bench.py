@@ -26,6 +26,11 @@ def make_bench(config: str, longest: int, layers: int | None, device: str, seed:
         found = replace(found, layers=layers)
     found.check_length(longest)
     device = _device(device)
+    if device == "cpu":
+        import torch
+
+        # CPU time of several threads is more than the time that passes.
+        torch.set_num_threads(1)
     stack = Stack(found, longest, WEIGHTS_SEED, device)
     skipped: dict[str, str] = {}
     native = choose_native(device, found, skipped)

@@ -8,6 +8,7 @@ Misuse: `Given` answers for one input only, the one whose selections it was give
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,8 +21,8 @@ from attribution.prefill.sizes import Sizes
 from attribution.prefill.stack import IndexCall
 
 Fused = Callable[[IndexCall, int], Any]
-BLOCK_KEYS = 64
-"""Keys that `streamed` scores at a time."""
+BLOCK_ROWS = 32
+"""Rows that `streamed` answers at a time."""
 
 
 class Indexer(Protocol):
@@ -102,23 +103,17 @@ class Kept(Counted):
 
 
 def streamed(call: IndexCall, top_k: int) -> Any:
-    """A fused indexer for any device: scores some keys, keeps the best top_k so far, and never holds the matrix."""
-    import dataclasses
-
-    import torch
-
-    best = torch.full((call.q.shape[0], top_k), -torch.inf, device=call.q.device)
-    place = torch.full((call.q.shape[0], top_k), -1, dtype=torch.int32, device=call.q.device)
-    for first in range(0, call.k.shape[0], BLOCK_KEYS):
-        keys = slice(first, first + BLOCK_KEYS)
+    """A fused indexer for any device: some rows at a time, scored against the keys that they have and selected at once."""
+    out = call.k_end.new_empty((call.q.shape[0], top_k))
+    for first in range(0, call.q.shape[0], BLOCK_ROWS):
+        rows = slice(first, first + BLOCK_ROWS)
+        keys = min(call.k.shape[0], call.start + first + BLOCK_ROWS)
         some = dataclasses.replace(
-            call, k=call.k[keys], k_scale=call.k_scale[keys], k_start=call.k_start - first, k_end=call.k_end - first
-        )
-        scores = scorer("torch_scores")(some, True)
-        new = torch.arange(first, first + scores.shape[1], device=place.device, dtype=torch.int32).expand_as(scores)
-        best, kept = torch.cat([best, scores], 1).topk(top_k, dim=1)
-        place = torch.cat([place, new], 1).gather(1, kept)
-    return place.masked_fill(best == -torch.inf, -1)
+            call, start=call.start + first, q=call.q[rows], w=call.w[rows], k=call.k[:keys],
+            k_scale=call.k_scale[:keys], k_start=call.k_start[rows], k_end=call.k_end[rows],
+        )  # fmt: skip
+        out[rows] = selector("torch_topk")(scorer("torch_scores")(some, True), some, top_k)
+    return out
 
 
 def index_topk() -> Fused:

@@ -7,10 +7,11 @@ Misuse: a CPU's times say nothing about a GPU; its recordings are for trying the
 from __future__ import annotations
 
 import importlib.metadata
-import time
+from collections.abc import Callable
 from typing import Any
 
 from attribution.measure.clocks import Nvml
+from attribution.prefill.spans import clock
 
 
 def machine_facts(device: str) -> dict[str, Any]:
@@ -18,7 +19,8 @@ def machine_facts(device: str) -> dict[str, Any]:
     import torch
 
     versions = {name: importlib.metadata.version(name) for name in ("torch", "nvtx")}
-    tick_ns = float(min(step for step in (_step() for _ in range(1000))))
+    now = clock(device)
+    tick_ns = float(min(_step(now) for _ in range(1000)))
     if device != "cuda":
         return {"kind": "host", "name": "CPU", "expects": "cpu", "sms": 1, "tick_ns": tick_ns, **versions}
     has = torch.cuda.get_device_properties(0)
@@ -38,12 +40,12 @@ def machine_facts(device: str) -> dict[str, Any]:
     }
 
 
-def _step() -> int:
-    """The next step of the host's clock, ns."""
-    first = now = time.perf_counter_ns()
-    while now == first:
-        now = time.perf_counter_ns()
-    return now - first
+def _step(now: Callable[[], int]) -> int:
+    """The next step of the clock, ns."""
+    first = last = now()
+    while last == first:
+        last = now()
+    return last - first
 
 
 def knobs_of(device: str) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """One input length measured whole: checked, timed, checked again, profiled, and written as a recording.
 
 In: a `Bench` (stack and indexers made once) and a length.  Out: `Measured`, then a Recording of kind `run`.
-Tables: runs; times (stage `ttft` of scope wall; `indexer_00`, ... of one chunk's calls); counters (calls and fell_back_calls
-by chunk); checks; conditions; on a GPU also the native stack's kernels and ranges.
+Tables: runs; times (stage `ttft` of scope wall, cpu without a GPU; `indexer_00`, ... of one chunk's calls); counters (calls and
+fell_back_calls by chunk); checks; conditions; on a GPU also the native stack's kernels and ranges.
 Misuse: recordings of two lengths answer two questions; `attr reconcile` takes them together, never their times.
 """
 
@@ -167,16 +167,16 @@ def stage_of(chunk: int) -> str:
 
 
 def _times(device: str, one: Timed) -> list[dict[str, Any]]:
-    scope = "event" if device == "cuda" else "wall"
+    whole, part = ("wall", "event") if device == "cuda" else ("cpu", "cpu")
     clock = one.after.sm_clock_mhz
     shared = {
         "run": one.planned.run, "cache": "warm", "clock": "as-found" if device == "cuda" else "none", "sample": 0,
         "clock_mhz": clock, "flags": clocks.flags(clock, one.after) if device == "cuda" else "",
     }  # fmt: skip
-    parts = [(scope, stage_of(chunk), ns) for chunk, ns in one.part_ns.items()]
+    parts = [(part, stage_of(chunk), ns) for chunk, ns in one.part_ns.items()]
     return [
         {**shared, "scope": s, "stage": stage, "time_ns": ns}
-        for s, stage, ns in [("wall", arms.STAGE, one.ttft_ns), *parts]
+        for s, stage, ns in [(whole, arms.STAGE, one.ttft_ns), *parts]
         if ns > 0  # two events with nothing between may have one stamp: then nothing was timed
     ]
 

@@ -1,7 +1,8 @@
 """Timed requests: time to first token of every arm in every round, with the time of each of its indexer calls.
 
 In: a `Stack`, token ids, indexers by arm, a `Plan`.  Out: `Timed`, one a run.
-Time to first token is the host's: from the tokens on the device to the first token's id on the host.
+Time to first token is from the tokens on the device to the first token's id on the host: by the host's clock, or where a CPU
+does the work its CPU time.
 Misuse: arms must have run once on this input before, so that nothing is compiled, allocated or tuned inside a timed request.
 """
 
@@ -18,7 +19,7 @@ from attribution.plan import Plan, PlannedRun
 from attribution.prefill.arms import PART
 from attribution.prefill.checks import check_logits
 from attribution.prefill.indexers import Indexer
-from attribution.prefill.spans import Spans
+from attribution.prefill.spans import Spans, clock
 from attribution.prefill.stack import Stack
 
 
@@ -43,10 +44,11 @@ def request(stack: Stack, tokens: Any, indexer: Indexer, spans: Spans) -> tuple[
         import torch
 
         torch.cuda.synchronize()
-    began, start = time.time_ns(), time.perf_counter_ns()
+    now = clock(stack.device)
+    began, start = time.time_ns(), now()
     logits = stack.prefill(tokens, indexer, spans)
     int(logits.argmax())
-    return began, float(time.perf_counter_ns() - start), logits
+    return began, float(now() - start), logits
 
 
 def timed_rounds(

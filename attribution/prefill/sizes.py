@@ -3,7 +3,7 @@
 In: a name.  Out: a frozen `Sizes`.
 `h200` has the widths of a 671-billion-parameter model of this kind as one of eight tensor- and expert-parallel ranks holds
 them (16 of 128 attention heads, 32 of 256 experts, one expert a token instead of eight), and few layers: shares and savings
-are those of such layers, without communication.  `tiny` runs on a CPU in a moment.
+are those of such layers, without communication.  `cpu` takes a CPU part of a second a request, `tiny` is for tests.
 Misuse: weights are random, so the text means nothing, and index scores are closer to normal ones than a model's are.
 """
 
@@ -50,6 +50,10 @@ CONFIGS = {
     "h200": Sizes(
         layers=2, hidden=7168, heads=16, q_rank=1536, kv_rank=512, rope=64, index_heads=64, index_dim=128, top_k=2048,
         experts=32, experts_per_token=1, expert_width=2048, vocabulary=16160, chunk=8192, attention_block=1024,
+    ),
+    "cpu": Sizes(
+        layers=2, hidden=512, heads=4, q_rank=128, kv_rank=64, rope=16, index_heads=16, index_dim=32, top_k=64,
+        experts=8, experts_per_token=2, expert_width=256, vocabulary=1021, chunk=256, attention_block=64,
     ),
     "tiny": Sizes(
         layers=2, hidden=64, heads=2, q_rank=32, kv_rank=16, rope=8, index_heads=4, index_dim=16, top_k=16,

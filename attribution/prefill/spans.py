@@ -2,18 +2,23 @@
 
 In: a torch device, the names to time.  Out: a callable for `with`, and after `finish()` the nanoseconds of every timed range.
 On a GPU a range is timed by two CUDA events on the current stream (its kernels and the gaps between them); on a CPU by the
-host's clock.
+process's CPU time.
 Misuse: a timed range inside another timed range is in both; one object serves one request.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from attribution.errors import MeasureError
+
+
+def clock(device: str) -> Callable[[], int]:
+    """The clock of requests, ns: the host's where a GPU works, else the process's CPU time: another process must not count."""
+    return time.perf_counter_ns if device == "cuda" else time.process_time_ns
 
 
 class Spans:
@@ -25,7 +30,7 @@ class Spans:
             import nvtx
         except ImportError:
             raise MeasureError("package nvtx is missing: install it with `pip install 'attribution[gpu]'`") from None
-        self._nvtx, self._cuda = nvtx, device == "cuda"
+        self._nvtx, self._device, self._cuda = nvtx, device, device == "cuda"
         self._timed, self._annotate = frozenset(timed), annotate
         self._open: list[tuple[str, int, Any, Any]] = []
 
@@ -51,7 +56,7 @@ class Spans:
 
     def _mark(self) -> Any:
         if not self._cuda:
-            return time.perf_counter_ns()
+            return clock(self._device)()
         import torch
 
         event = torch.cuda.Event(enable_timing=True)

@@ -62,7 +62,7 @@ def test_outputs_were_checked_before_and_after(made: dict[int, Recording]) -> No
 
 def test_a_cpu_is_called_a_cpu(attr: Callable[..., Any], made: dict[int, Recording]) -> None:
     text = attr("show", made[96].path).out
-    assert "Wall time of torch on a CPU" in text
+    assert "CPU time of torch on one thread" in text
     assert "irtual" not in text
 
 

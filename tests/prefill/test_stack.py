@@ -237,11 +237,11 @@ def test_flags_of_our_own_kernels_are_legal() -> None:
 def test_native_on_a_cpu_and_sizes_that_are_refused() -> None:
     found = choose_native("cpu", TINY, {})
     assert (found.scorer, found.selector, found.top_k) == (NATIVE.scorer, NATIVE.selector, TINY.top_k)
-    assert {s.top_k for s in CONFIGS.values()} == {2048, 16}
+    assert {s.top_k for s in CONFIGS.values()} == {2048, 64, 16}
     for length in (0, 31, 40):
         with pytest.raises(InputError, match="multiples of the chunk of 32"):
             TINY.check_length(length)
-    with pytest.raises(InputError, match="'huge' is not known; there are: h200, tiny"):
+    with pytest.raises(InputError, match="'huge' is not known; there are: h200, cpu, tiny"):
         sizes("huge")
     with pytest.raises(InputError, match="--layers 0"):
         make_bench("tiny", 64, 0, "cpu", 1)
