@@ -55,7 +55,7 @@ TABLES: dict[str, dict[str, Column]] = {
         run=("int32", "run"),
         scope=(
             "category",
-            "event, graph, cupti, ncu, trace, host-virtual or wall (the host's clock): values of two scopes are never combined",
+            "event, graph, cupti, ncu, trace, host-virtual, wall (the host's clock) or cpu (CPU time): values of two scopes are never combined",
         ),
         stage=("category", "what was timed: operator (all), main, or a stage's name"),
         cache=("category", "cache policy: warm, cold, none (host)"),
