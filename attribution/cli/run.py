@@ -128,7 +128,7 @@ def remarks(recording: Recording) -> list[str]:
     if cost := facts.get("cost"):
         rest = 1 - cost["runs_s"] / cost["wall_s"]
         lines.append(
-            f"{cost['wall_s']:.1f} s in all, {cost['runs_s']:.1f} s of it in timed runs with their rests, {cost['checks_s']:.1f} s checking "
-            f"outputs; {100 * rest:.0f} % was not measuring"
+            f"{cost['wall_s']:.1f} s in all, {cost['runs_s']:.1f} s of it in timed runs with their rests, "
+            f"{cost['checks_s']:.1f} s checking outputs; {100 * rest:.0f} % was not measuring"
         )
     return lines
