@@ -86,7 +86,9 @@ def exposed(
     for lower in (rung for rung in ("filter_only", "score_only") if rung in chain):
         # The consumer's own rung needs no second trace: what it takes away is waits and drain.
         below = accounts(recording, base, lower)[0] if lower != "filter_only" else pd.DataFrame()
-        notes = [_cost_of_tracing(runs, times, base, where)] if base + TRACED in timed else []
+        both = [arm for arm in (base, lower) if arm + TRACED in timed]
+        costs = [f"{_cost_of_tracing(runs, times, base, arm, where):+.1%} of {arm}" for arm in both]
+        notes = [f"tracing costs {', '.join(costs)}"] if costs else []
         if lower != "filter_only" and below.empty and len(account):
             notes.append(f"waits and drain only: {lower} has no trace")
         for build in ("", TRACED):
@@ -98,9 +100,10 @@ def exposed(
     return pairs
 
 
-def _cost_of_tracing(runs: pd.DataFrame, times: pd.DataFrame, base: str, where: Where) -> str:
-    both = paired(runs, times, base, [base, base + TRACED], where.stage, where.scope)
-    return f"tracing costs {both.of(base + TRACED).mean() / both.of(base).mean() - 1:.1%} of {base}"
+def _cost_of_tracing(runs: pd.DataFrame, times: pd.DataFrame, base: str, arm: str, where: Where) -> float:
+    """How much longer the traced build of an arm takes; below 0 the compiler's other choices outweigh the trace."""
+    both = paired(runs, times, base, [arm, arm + TRACED], where.stage, where.scope)
+    return float(both.of(arm + TRACED).mean() / both.of(arm).mean() - 1)
 
 
 def tail(recording: Recording, base: str, finish: pd.DataFrame, where: Where) -> witness.Pair:

@@ -48,7 +48,7 @@ def pairs(recording: Recording) -> pd.DataFrame:
 def test_the_traced_builds_are_a_pair_of_their_own(tmp_path: Path) -> None:
     found = pairs(gpu(tmp_path))
     assert found.loc["exposed above filter_only", "verdict"] == "agree"
-    assert found.loc["exposed above filter_only", "note"].startswith("tracing costs 10.")
+    assert found.loc["exposed above filter_only", "note"].startswith("tracing costs +10.")
     assert found.loc["exposed above filter_only+trace", "verdict"] == "agree"
 
 
@@ -56,7 +56,7 @@ def test_a_trace_that_changes_the_kernel_confirms_its_own_build_only(tmp_path: P
     found = pairs(gpu(tmp_path, cost=0.3, exposed=0.35))
     assert found.loc["exposed above filter_only", "verdict"] == "witnesses disagree"
     assert found.loc["exposed above filter_only+trace", "verdict"] == "agree"
-    assert "tracing costs 30" in found.loc["exposed above filter_only", "note"]
+    assert "tracing costs +30" in found.loc["exposed above filter_only", "note"]
 
 
 def test_shares_are_of_cycles_where_clocks_are_known(tmp_path: Path) -> None:
