@@ -21,7 +21,7 @@ from attribution.prefill.sizes import Sizes
 from attribution.prefill.stack import IndexCall
 
 Fused = Callable[[IndexCall, int], Any]
-BLOCK_ROWS = 32
+BLOCK_ROWS = 64
 """Rows that `streamed` answers at a time."""
 
 

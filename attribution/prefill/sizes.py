@@ -52,7 +52,7 @@ CONFIGS = {
         experts=32, experts_per_token=1, expert_width=2048, vocabulary=16160, chunk=8192, attention_block=1024,
     ),
     "cpu": Sizes(
-        layers=2, hidden=512, heads=4, q_rank=128, kv_rank=64, rope=16, index_heads=16, index_dim=32, top_k=64,
+        layers=2, hidden=512, heads=4, q_rank=128, kv_rank=64, rope=16, index_heads=64, index_dim=64, top_k=64,
         experts=8, experts_per_token=2, expert_width=256, vocabulary=1021, chunk=256, attention_block=64,
     ),
     "tiny": Sizes(
