@@ -55,7 +55,7 @@ def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Any) -
             out[row, : len(places)] = places + start
         clock.count("main", "columns_read", end - start)
     pipeline, rows = Pipeline((Role("select", work="select"),)), [1] * shape["rows"]
-    stage = Stage("main", pipeline, rows, knobs["ctas"], traced=True)
+    stage = Stage("main", pipeline, rows, knobs["ctas"])
     return HostRun({"indices": out}, (stage,), units={"columns_read": "1"})
 
 

@@ -52,6 +52,8 @@ GPU: Mapping[str, Known] = {
 HOST: Mapping[str, Known] = {
     "numpy_partition": Known("numpy", "numpy"),
     "numpy_sort": Known("numpy", "numpy"),
+    "numpy_threshold": Known("numpy", "numpy"),
+    "numpy_histogram": Known("numpy", "numpy"),
 }
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attribution.declare import Kernel, load_kernel
 from attribution.errors import DataError, InputError
@@ -19,6 +21,7 @@ from attribution.measure.sweep import part
 
 SHAPE = {"rows": 3, "columns": 1024, "k": 128}
 KNOBS = {"sms": 2, "ctas": 4}
+HOST = ["numpy_partition", "numpy_sort", "numpy_threshold", "numpy_histogram"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def failed(kernel: Kernel, inputs: Any, output: Any, shape: dict[str, int] = SHA
     return {check.name for check in checks if not check.passed}
 
 
-@pytest.mark.parametrize("selector", ["numpy_partition", "numpy_sort"])
+@pytest.mark.parametrize("selector", HOST)
 @pytest.mark.parametrize(
     "distribution", ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "indexer"]
 )
@@ -78,9 +81,10 @@ def bounded(kernel: Kernel) -> Any:
     return inputs
 
 
-def test_short_and_empty_rows_are_padded(kernel: Kernel) -> None:
+@pytest.mark.parametrize("selector", HOST)
+def test_short_and_empty_rows_are_padded(kernel: Kernel, selector: str) -> None:
     inputs, shape = bounded(kernel), {**SHAPE, "rows": 5}
-    output = selected(kernel, inputs, "numpy_partition", shape)
+    output = selected(kernel, inputs, selector, shape)
     assert failed(kernel, inputs, output, shape) == set()
     assert (output["indices"] == -1).sum(axis=1).tolist() == [0, 28, 128, 0, 0]
 
@@ -157,6 +161,31 @@ def test_torch_selects_exactly_on_a_cpu_too(kernel: Kernel) -> None:
     assert gpu.fingerprint(there) != gpu.fingerprint(other)
     swapped = {**there, "scores": there["scores"][:, [1, 0, *range(2, 1024)]]}
     assert gpu.fingerprint(there) != gpu.fingerprint(swapped)
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=300),
+    st.sampled_from([1, 7, 40]),
+    st.integers(0, 2**31),
+    st.sampled_from(HOST),
+)
+def test_any_row_is_selected_exactly(values: list[float], repeats: int, pick: int, selector: str) -> None:
+    kernel = load_kernel(Path(__file__).parents[2], "selectors")
+    scores = np.array(values * repeats, np.float32)
+    count = pick % (len(scores) + 1)
+    places = part(kernel, "host_selectors").SELECTORS[selector](scores, count)
+    assert len(set(places.tolist())) == len(places) == count
+    assert (np.sort(scores[places]) == np.sort(scores)[len(scores) - count :]).all()
+
+
+def test_a_threshold_that_misses_is_given_up(kernel: Kernel) -> None:
+    found = part(kernel, "host_selectors")
+    # Every sampled column is low, and then every one is high: too many candidates, and too few.
+    scores = np.arange(8192, dtype=np.float32)
+    for sampled in (-1.0, 1e6):
+        scores[::16] = sampled
+        places = found.threshold(scores, 512)
+        assert (np.sort(scores[places]) == np.sort(scores)[-512:]).all()
 
 
 def test_a_gpus_selector_says_so_on_the_host(kernel: Kernel) -> None:
