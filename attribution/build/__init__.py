@@ -28,7 +28,8 @@ from attribution.declare import Flags, FlagValue, Kernel
 from attribution.errors import BuildError, InputError
 
 ARCH = "sm_90a"
-OPTIONS: Mapping[str, Any] = {"std": "c++20", "lineinfo": True, "ptxas_options": ["-v"]}
+OPTIONS: Mapping[str, Any] = {"std": "c++20", "lineinfo": True, "ptxas_options": ["-v"], "no_cache": True}
+"""Without the compiler's own cache: the cache here keeps facts too, and what comes from there may lack ptxas' report."""
 _IMPORT = threading.Lock()
 """cuda.core's first import swaps modules: two threads at once find it half there."""
 INSTALL = 'the CUDA wheels are not installed: `pip install "attribution[cuda]"`'
