@@ -27,8 +27,17 @@ class Document:
     path: Path
     texts: list[tuple[str, str]]
 
+    def __post_init__(self) -> None:
+        self._read = list(self.texts)
+
     def write(self) -> None:
-        """Put the texts back, the file written whole.  Raises MeasureError."""
+        """Put the texts back, the file written whole.  Raises MeasureError, and DataError when it was edited meanwhile."""
+        if self.texts == self._read:
+            return
+        if read_document(self.path).texts != self._read:
+            raise DataError(
+                f"{self.path} was edited while its numbers were recomputed; nothing was written: run it again"
+            )
         if self.path.suffix == ".ipynb":
             notebook = _notebook(self.path)
             for place, text in self.texts:

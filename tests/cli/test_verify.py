@@ -13,6 +13,7 @@ import planted_gpu as planted
 import pytest
 
 from attribution.cli.verify import printed
+from attribution.errors import DataError
 from attribution.recording import open_recording, write_tables
 from attribution.verify import update
 from attribution.verify.documents import read_document
@@ -77,6 +78,15 @@ def test_what_update_wrote_is_true_and_stays(document: Path, traces: Path, attr:
 def test_json_has_every_marker(document: Path, traces: Path, attr: Callable[..., Any]) -> None:
     found = json.loads(attr("verify", document, "--traces", traces, "--json").out)
     assert (found["same"], found["typed"], len(found["found"])) == (5, 1, 6)
+
+
+def test_an_edit_in_the_meantime_is_not_overwritten(document: Path, traces: Path) -> None:
+    document.write_text(TEXT)
+    opened = read_document(document)
+    document.write_text(TEXT + "More.\n")
+    with pytest.raises(DataError, match="was edited while"):
+        update(opened, Sources(traces, printed))
+    assert document.read_text() == TEXT + "More.\n"
 
 
 def fails(done: Any, *words: str) -> None:
