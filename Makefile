@@ -35,6 +35,7 @@ bench: $(VENV)/ready
 
 bench-gpu: $(VENV)/ready
 	$(BIN)/python -m bench.goals index-topk-goals.json
+	ATTR_BENCH_OUT=. $(BIN)/python -m bench topk_gpu
 
 fuzz: $(VENV)/ready
 	$(BIN)/python -m bench.fuzz 600

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution.declare import load_kernel, shipped_root
+from attribution.measure.probe import Gpu, find
 from bench.gpu import graph, paired, ratio
 
 K = 2048
@@ -87,6 +88,9 @@ def measured(rows: int, columns: int, copying: Copy) -> dict[str, list[float]]:
 
 
 def ratios() -> Iterator[tuple[str, float, str]]:
+    found = find()
+    if not isinstance(found, Gpu):
+        raise SystemExit(f"topk_gpu measures on a GPU, and here is {found}")
     import torch
 
     copying, kept = Copy(), {}
