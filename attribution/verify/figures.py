@@ -43,7 +43,7 @@ def difference(marker: Marker, folder: Path, sources: Sources) -> str:
     """What the figure shows and should not, or the other way round; '' when it is the one drawn today.  Raises AttrError."""
     with tempfile.TemporaryDirectory() as scratch:
         figure, drawn = _drawn(marker, folder, sources, Path(scratch))
-        stated, meant = texts(figure), texts(drawn)
+        stated, meant = texts(figure) if figure.exists() else [], texts(drawn)
     only = [sorted(set(a) - set(b)) for a, b in ((stated, meant), (meant, stated))]
     if stated == meant:
         return ""

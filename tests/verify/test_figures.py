@@ -62,13 +62,19 @@ def test_one_digit_changed_in_a_figure_is_noticed_and_redrawn(tmp_path: Path, dr
         (MARKER.replace("h200-hello", "h300-nowhere"), "names no recording"),
         ("![times](a.svg)\n", "unmarked: the figure a.svg is in no marker"),
         ("![times](gone.svg)\n", "the image gone.svg, which is not there,"),
-        (MARKER.replace("a.svg", "gone.svg"), "gone.svg cannot be read"),
     ],
-    ids=["another image", "png", "order", "no recording", "no marker", "no marker, no file", "no file"],
+    ids=["another image", "png", "order", "no recording", "no marker", "no marker, no file"],
 )  # fmt: skip
 def test_a_figure_that_is_not_accounted_for_is_noticed(tmp_path: Path, drawn: str, text: str, reason: str) -> None:
     (told,) = failures(document(tmp_path, text, drawn))
     assert reason in told
+
+
+def test_a_figure_that_is_not_there_yet_is_drawn(tmp_path: Path) -> None:
+    path = document(tmp_path, MARKER, None)
+    assert [told.split(":")[0] for told in failures(path)] == ["differs"]
+    assert update(read_document(path), SOURCES) == 1
+    assert failures(path) == []
 
 
 def test_a_drawing_without_numbers_needs_no_marker(tmp_path: Path) -> None:
