@@ -30,7 +30,8 @@ class Span:
 
     def __str__(self) -> str:
         width = f"{self.low}" if self.low == self.high else f"{self.low} to {self.high}"
-        return f"{width} columns: {self.selector} (at most {self.worst:.2f} x the best measured, on {self.worst_on})"
+        worst = f"at most {self.worst:.2f} x the best measured, on {self.worst_on}"
+        return f"{width} columns: {self.selector} ({worst if self.worst > 1 else 'nothing measured took less time'})"
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,9 @@ def test_the_rule_names_conditions_and_who_serves_the_rest(cells: pd.DataFrame) 
     text = "\n".join(lines)
     assert "between 2048 and 4096 columns: not measured" in text
     assert "steep is eligible only when: rows start at column zero" in text
-    assert "else: 1024 to 16384 columns: flat (at most 1.00 x" in text
+    assert "else: 1024 to 16384 columns: flat (nothing measured took less time)" in text
+    assert "steep (nothing measured took less time)" in text
+    assert "flat (at most 2.9" in str(dispatch.rule(cells, ["normal", "shifted"], {}).spans[0])
 
 
 def test_a_rule_needs_something_to_choose_from(cells: pd.DataFrame) -> None:
