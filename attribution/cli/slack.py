@@ -71,7 +71,7 @@ def slack(
             "source": "from",
         },
     )
-    if sentence := clock_sentence(top, found.clock_mhz):
+    if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"]):
         print(sentence)
     print(f"\n{fitted}")
     slopes = f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}]"

@@ -42,7 +42,7 @@ def test_a_law_of_cycles_survives_clocks_that_differ() -> None:
         errors = law.predict(found.iloc[:3], found.iloc[3:], "rows")
         assert bool(np.abs(errors).max() <= law.LIMIT) == holds
     assert at_one_clock["time_ns"].iloc[3] == pytest.approx(1.1e6, rel=0.002)
-    assert "1000 MHz" in clock.clock_sentence("full", mhz)
+    assert "1000 MHz" in clock.clock_sentence("full", mhz, "cuda")
 
 
 def test_without_a_clock_times_are_left_alone() -> None:
@@ -52,4 +52,5 @@ def test_without_a_clock_times_are_left_alone() -> None:
     assert same is times
     assert math.isnan(mhz)
     assert clock.in_cycles(times, "main", None) is None
-    assert clock.clock_sentence("full", mhz) == ""
+    assert clock.clock_sentence("full", mhz, "cuda") == ""
+    assert clock.clock_sentence("full", 1000.0, "host") == ""

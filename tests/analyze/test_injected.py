@@ -85,3 +85,18 @@ def test_processing_that_hides_waits_is_no_measure_of_a_delay(
         sweep(recording, "full", "topk")
     found = sweep(recording, "full", "topk", items=4).table
     assert found["source"].iloc[1] == "1 cycles x 4 items at 1755 MHz"
+
+
+def test_the_reference_machine_traces_every_wait_whatever_its_flag_says(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [{**e, "level": 2} for e in planted_gpu.EVENTS]
+    monkeypatch.setitem(recording.manifest["kernels"]["planted"], "events", events)
+    table = type(recording).table
+    runs = recording.table("runs").astype({"flags": str})
+    runs["flags"] = [flags.replace("{", '{"TRACE": 0, ', 1) for flags in runs["flags"]]
+    monkeypatch.setattr(type(recording), "table", lambda self, name: runs if name == "runs" else table(self, name))
+    with pytest.raises(InputError, match="no trace that holds all waits"):
+        sweep(recording, "full", "topk")
+    monkeypatch.setitem(recording.manifest["machine"], "kind", "host")
+    assert sweep(recording, "full", "topk").processing_ns == pytest.approx(BATCHES * TOPK["full"])
