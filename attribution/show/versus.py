@@ -58,7 +58,7 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
 
 def draw_ladders(axes: Axes, sides: Sequence[Mapping[str, Any]], steps: Steps, scope: str | None) -> None:
     """One bar an arm: main with the rungs of its ladder stacked (grey without rungs), and pale the other stages."""
-    longest = max(float(s["operator_high_ns"]) for s in sides) / 1e6
+    longest = max(float(s["operator_ns"]) for s in sides) / 1e6
     for place, side in enumerate(sides):
         main, whole, high = (side[f"{key}_ns"] / 1e6 for key in ("main", "operator", "operator_high"))
         axes.barh([place], [whole], color=GREY, alpha=0.45)
@@ -74,11 +74,12 @@ def draw_ladders(axes: Axes, sides: Sequence[Mapping[str, Any]], steps: Steps, s
                 words = f"{rung['adds'].removeprefix('+ ')}\n{width:.2f}"
                 colour = "white" if firm else "black"
                 axes.text(begin + width / 2, place, words, ha="center", va="center", fontsize=7, color=colour)
-        axes.errorbar([whole], [place], xerr=[high - whole], color="black", capsize=2, linewidth=1)
-        axes.text(high + 0.01 * longest, place, f"{whole:.3f}", va="center", fontsize=8)
+        if high == high:  # one round has no interval
+            axes.errorbar([whole], [place], xerr=[high - whole], color="black", capsize=2, linewidth=1)
+        axes.text((high if high == high else whole) + 0.01 * longest, place, f"{whole:.3f}", va="center", fontsize=8)
     axes.set_yticks(range(len(sides)), [str(s["arm"]) for s in sides])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.1 * longest)
+    axes.set_xlim(0, 1.15 * longest)
     axes.set_xlabel(
         f"ms ({scope}): the operator; in colour what each rung adds to its main stage, pale the other stages"
     )

@@ -24,9 +24,9 @@ COUNTED = {
 }  # fmt: skip
 
 
-def recorded(path: Path, copy: float = 4e12) -> Recording:
+def recorded(path: Path, copy: float = 4e12, rounds: int = 20) -> Recording:
     """The ladder; counters of two arms, in two launches each; the rate of a copy (NaN: absent)."""
-    tables = planted_gpu.full_ladder(stages={"repair": 2e4, "gaps": 1e4})
+    tables = planted_gpu.full_ladder(stages={"repair": 2e4, "gaps": 1e4}, rounds=rounds)
     runs = tables["runs"].astype({"arm": str})
     rows = [
         (int(run), metric, value / 2)
@@ -105,3 +105,11 @@ def test_the_verb_prints_what_json_has_and_draws(recording: Recording, tmp_path:
     assert drawn.startswith("<?xml")
     refused = attr("versus", recording.path, "full", "full")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_one_round_is_shown_without_an_interval(tmp_path: Path, attr: Callable) -> None:
+    once = recorded(tmp_path / "once", rounds=1)
+    printed = attr("versus", once.path, "full", "score_only", "--plot", tmp_path / "f.svg")
+    assert printed.code == 0
+    assert "nan" not in printed.out
+    assert (tmp_path / "f.svg").exists()
