@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +28,7 @@ def prefill(
     `attr reconcile` reads what this leaves; input lengths that never use the fused indexer measure its adapter alone.
     """
     from attribution.prefill.bench import make_bench
-    from attribution.prefill.record import measure, record
+    from attribution.prefill.record import record_all
     from attribution.recording import check_free
 
     if len(set(length)) < len(length):
@@ -40,10 +39,7 @@ def prefill(
     with progress_bar(quiet=json) as progress:
         progress(0, len(length), "making the stack")
         bench = make_bench(config, max(length), layers, device, seed)
-        steps = [partial(progress, i, 2 * len(paths)) for i in range(2 * len(paths))]
-        found = [measure(bench, tokens, rounds, said) for tokens, said in zip(paths, steps, strict=False)]
-        last = zip(found, paths.values(), steps[len(paths) :], strict=True)
-        done = [record(bench, one, path, said, overwrite) for one, path, said in last]
+        done = record_all(bench, paths, rounds, lambda step, text: progress(step, 2 * len(paths), text), overwrite)
     if json:
         print_json({"recordings": [str(r.path) for r in done]})
         return

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +96,38 @@ def measure(bench: Bench, length: int, rounds: int, said: Callable[[str], None])
     return Measured(plan, tokens, _tables(bench, plan, timed, tokens, before, after))
 
 
+def record_all(
+    bench: Bench, paths: Mapping[int, Path], rounds: int, said: Callable[[int, str], None], overwrite: bool = False
+) -> list[Recording]:
+    """A recording of every length (its path by length), each timed before the first is profiled.  Raises as `measure`.
+
+    What was timed before something failed is written all the same, without a profile.  `said(step, text)`: two steps a length.
+    """
+    found: list[Measured] = []
+    try:
+        for step, length in enumerate(paths):
+            found.append(measure(bench, length, rounds, partial(said, step)))
+    except BaseException:
+        for one, path in zip(found, paths.values(), strict=False):
+            record(bench, one, path, partial(said, len(paths)), overwrite, profile=False)
+        raise
+    done = []
+    for step, (one, path) in enumerate(zip(found, paths.values(), strict=True), len(paths)):
+        done.append(record(bench, one, path, partial(said, step), overwrite))
+    return done
+
+
 def record(
-    bench: Bench, found: Measured, path: Path, said: Callable[[str], None], overwrite: bool = False
+    bench: Bench,
+    found: Measured,
+    path: Path,
+    said: Callable[[str], None],
+    overwrite: bool = False,
+    profile: bool = True,
 ) -> Recording:
-    """Profile on a GPU, and write.  A profiler stays attached: time every length before the first is recorded."""
+    """Profile on a GPU, and write.  A profiler stays attached: what is timed after it is another measurement."""
     tables = dict(found.tables)
-    if bench.stack.device == "cuda":
+    if profile and bench.stack.device == "cuda":
         said(f"{len(found.tokens)} tokens: profiling")
         tables |= profiled(bench.stack, found.tokens, bench.native)
     return write_tables(path, "run", tables, _manifest(bench, found.plan, "kernels" in tables), overwrite)

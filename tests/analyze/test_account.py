@@ -143,3 +143,18 @@ def test_the_published_rows_are_explained_by_fallback_gaps_and_adapter_where_req
     )
     # At 16K the same terms take away more than there is: the adapter costs less there than alone at 8K.
     assert left.loc[16384] < -0.2
+
+
+def test_what_was_recorded_on_a_cpu_is_explained_by_what_fell_back(root: Path) -> None:
+    made = {n: open_recording(root / "traces" / f"cpu-prefill-{n}") for n in ("256", "512", "1k")}
+    check_together(list(made.values()))
+    adapter = adapter_cost(made["256"])
+    assert adapter is not None
+    for name in ("512", "1k"):
+        found = prefill_account(made[name], "timed", adapter)
+        assert found.verdict == "explained"
+        assert found.measured[0] > 0
+        fallback = next(t for t in found.terms if t.name == "fallback")
+        assert fallback.pct[1] > 0.5 * (found.estimate[1] - found.measured[1])
+        with pytest.raises(DataError, match="no trace of kernels"):
+            prefill_account(made[name], RULE, adapter)

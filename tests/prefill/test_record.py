@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from attribution.claim import answers
-from attribution.errors import MeasureError
+from attribution.errors import InputError, MeasureError
 from attribution.order import imbalance
 from attribution.prefill import indexers
 from attribution.prefill.bench import make_bench
-from attribution.prefill.record import Bench, measure, record
+from attribution.prefill.record import Bench, measure, record, record_all
 from attribution.recording import Recording, open_recording
 
 torch = pytest.importorskip("torch", reason="the prefill stack needs torch")
@@ -112,6 +112,15 @@ def test_nothing_is_timed_with_a_wrong_indexer(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(MeasureError, match="indexer fused is wrong, so nothing was timed"):
         made_by(bench, 64, tmp_path / "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_timed_before_something_failed_is_kept(tmp_path: Path) -> None:
+    bench = make_bench("tiny", 64, None, "cpu", 1)
+    paths = {n: tmp_path / str(n) for n in (64, 33, 32)}
+    with pytest.raises(InputError, match="input of 33 tokens"):
+        record_all(bench, paths, 1, lambda step, text: None)
+    assert [p.name for p in tmp_path.iterdir()] == ["64"]
+    open_recording(paths[64]).verify()
 
 
 def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
