@@ -1,0 +1,44 @@
+"""The garbage collector does not run inside a timed task, and does again afterwards."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.declare import Kernel, load_kernel
+from attribution.measure import host
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends", "raises"])
+def test_the_collector_waits_for_the_run(hello: Kernel, fails: bool) -> None:
+    seen = []
+
+    def algorithm(*arguments: Any) -> Any:
+        seen.append(gc.isenabled())
+        if fails:
+            raise ValueError("planted")
+        assert hello.host is not None
+        return hello.host(*arguments)
+
+    shape: Mapping[str, int] = hello.resolve_axes("shape", {})
+    knobs = hello.resolve_axes("knobs", {})
+    flags = hello.resolve_flags({})
+    inputs = hello.inputs(shape, hello.distributions[0], 1)
+    watched = replace(hello, host=algorithm)
+    if fails:
+        with pytest.raises(ValueError, match="planted"):
+            host.measure(watched, inputs, shape, flags, knobs)
+    else:
+        host.measure(watched, inputs, shape, flags, knobs)
+    assert seen == [False]
+    assert gc.isenabled()
