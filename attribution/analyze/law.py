@@ -170,9 +170,7 @@ def _tied(table: pd.DataFrame, interventions: pd.DataFrame) -> pd.DataFrame:
         twins = [
             str(table.loc[j, "explanation"])
             for j in alive
-            if j != i
-            and abs(np.corrcoef(*(interventions[table.loc[k, "quantity"]].to_numpy(float) for k in (i, j)))[0, 1])
-            > 0.999
+            if j != i and _together(*(interventions[table.loc[k, "quantity"]].to_numpy(float) for k in (i, j)))
         ]
         if twins:
             table.loc[i, "reason"] = (
@@ -204,3 +202,9 @@ def tail_only(busiest_before: float, busiest_after: float, measured_ratio: float
         "unexplained_factor": measured_ratio / predicted,
         "explained": float(np.log(predicted) / whole) if whole else float("nan"),
     }
+
+
+def _together(one: Floats, other: Floats) -> bool:
+    """Whether two quantities rise and fall together; one that never varies does neither."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return bool(abs(np.corrcoef(one, other)[0, 1]) > 0.999)

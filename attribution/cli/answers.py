@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from attribution.cli.output import print_rows
+from attribution.show.cells import DASH, interval_ms, interval_ratio, interval_share
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -50,23 +52,17 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    def ms(ns: float) -> str:
-        return f"{ns / 1e6:.3f}"
-
     known = row["pairs"] > 0
-    low, high = row["time_ratio_low"], row["time_ratio_high"]
     return {
         "arm": row["arm"],
         "stage": row["stage"],
         "scope": row["scope"].split("/")[0],
-        "ratio": f"{row['time_ratio']:.4f} [{low:.4f}, {high:.4f}]" if known else "-",
-        "exposed": f"{ms(row['exposed_ns'])} [{ms(row['exposed_low_ns'])}, {ms(row['exposed_high_ns'])}]"
-        if known
-        else "-",
-        "detectable": f"{100 * row['detectable']:.2f} %" if known else "-",
-        "rows": f"{row['busiest_sm_rows']:.0f} rows" if row["busiest_sm_rows"] == row["busiest_sm_rows"] else "-",
+        "ratio": interval_ratio(row) if known else DASH,
+        "exposed": interval_ms(row, "exposed") if known else DASH,
+        "detectable": interval_share(row["detectable"], math.nan, math.nan) if known else DASH,
+        "rows": f"{row['busiest_sm_rows']:.0f} rows" if row["busiest_sm_rows"] == row["busiest_sm_rows"] else DASH,
         "work": row["equal_work"],
         "verdict": row["verdict"],
-        "expected": row["expected"].replace("time_ratio in ", "") or "-",
-        "expectation": row["expectation"] or "-",
+        "expected": row["expected"].replace("time_ratio in ", "") or DASH,
+        "expectation": row["expectation"] or DASH,
     }
