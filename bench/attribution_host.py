@@ -59,7 +59,7 @@ def ctas(known: Mapping[str, Variant]) -> Asked:
         out[f"ctas_{count}"] = replace(
             known["ctas_66"], name=f"ctas_{count}", asks=asks, knobs={"ctas": count}, expects=expects
         )
-    return Asked(out, {"q": QUERIES, "n": 2048}, {"BLOCK_Q": 1, "KV_STAGES": 4}, {"sms": SMS, "ctas": SMS}, rounds=8)
+    return Asked(out, {"q": QUERIES, "n": 2048}, {"BLOCK_Q": 1, "KV_STAGES": 4}, {"sms": SMS, "ctas": SMS}, rounds=12)
 
 
 def slack(known: Mapping[str, Variant]) -> Asked:
@@ -71,7 +71,7 @@ def slack(known: Mapping[str, Variant]) -> Asked:
             flags: Mapping[str, FlagValue] = {"DELAY_ROLE": role, "DELAY_CYCLES": delay}
             asks = f"Slack of {role}: do {delay} ns more an item show in the whole?"
             out[name] = replace(known["delayed_topk"], name=name, asks=asks, flags=flags, expects={})
-    return Asked(out, {"q": 24, "n": 8192}, {}, {"sms": 2, "ctas": 2}, rounds=6)
+    return Asked(out, {"q": 24, "n": 8192}, {}, {"sms": 2, "ctas": 2}, rounds=8)
 
 
 def capacity(known: Mapping[str, Variant]) -> Asked:
