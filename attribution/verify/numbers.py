@@ -3,7 +3,7 @@
 In: a Markdown text and its markers.  Out: each such number with its line.
 A number counts as measured when it has a unit of time, rate, frequency or power, a %, a factor (1.4 x), or decimals; in code,
 when it has such a unit.  In a column whose heading has a unit, every number counts.  Sizes, counts, names and links do not.
-Misuse: a number in words ("half") is not seen; do not write measurements in words.
+Misuse: of numbers in words only shares are seen ("a few percent"); do not write other measurements in words ("half").
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _UNIT = (
 WITH_UNIT = re.compile(rf"(?<!\w){_SIGN}(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?{_GAP}(?:{_UNIT})")
 # The one without a unit is no part of a name, a path or a version.
 DECIMAL = re.compile(rf"(?<![\w./])(?<!\w-){_SIGN}(?:\d[\d,]*)?\.\d+(?!\w*\.\d)")
+# A share in words is a measurement in disguise.
+IN_WORDS = re.compile(r"(?:\w+ )?(?:\bper ?cent\b|\bper mille\b|‰|\bin a (?:hundred|thousand)\b)")
 _ANY = re.compile(r"(?<![\w.])\d[\d,.]*")
 _LINK = re.compile(r"(?<=\])\([^)\s]*\)|<?https?://[^\s>)]+>?")
 _HEADED = re.compile(r"(?:^|[\s(,])(?:[nuµm]s|s|%|x|ratio|factor|GHz|MHz|[GT]B/s|[GT]FLOPS|W)(?=$|[\s),\[])")
@@ -34,7 +36,7 @@ def unmarked(text: str, parsed: Parsed) -> list[tuple[int, str]]:
     prose = _LINK.sub(lambda m: " " * len(m.group()), prose)
     found = {m.span(): m.group() for m in WITH_UNIT.finditer(code)}
     found |= {m.span(): m.group() for m in DECIMAL.finditer(prose)}
-    found |= {m.span(): m.group() for m in WITH_UNIT.finditer(prose)}
+    found |= {m.span(): m.group() for pattern in (IN_WORDS, WITH_UNIT) for m in pattern.finditer(prose)}
     found |= _in_columns(prose)
     out: list[tuple[int, str]] = []
     covered = -1

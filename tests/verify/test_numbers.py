@@ -60,6 +60,11 @@ def test_punctuation_hides_no_measurement(text: str) -> None:
     assert found(text)
 
 
+@pytest.mark.parametrize("text", ["several percent less", "a few per cent", "three in a thousand", "5 per cent"])
+def test_a_share_in_words_is_one(text: str) -> None:
+    assert len(found(f"It was {text} then.")) == 1
+
+
 def test_columns_with_a_unit_in_their_heading_count() -> None:
     text = "| Q | time, ms | rows |\n|---|---|---|\n| 512 | 17 | 4 |\n| 1024 | <!-- typed: no -->18<!-- end --> | 8 |\n\n17"
     assert unmarked(text, parse(text)) == [(3, "17")]
