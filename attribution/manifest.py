@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attribution.errors import DataError
-from attribution.tables import TABLES
+from attribution.tables import CONTROL, TABLES
 
 MOST_SMS = 2**15
 """SM ids are int16 in every table."""
@@ -141,6 +141,7 @@ def check_manifest(manifest: Any, where: str, protocol: int) -> None:
     `protocol` is the newest way of measuring that this version knows.
     """
     _check(manifest, VERSIONS, "", where)
+    _check_texts(manifest, "", where)
     if manifest["protocol"] > protocol:
         raise DataError(
             f"{where}: protocol is {manifest['protocol']}; this version knows 1 to {protocol}: "
@@ -154,10 +155,25 @@ def check_manifest(manifest: Any, where: str, protocol: int) -> None:
         _check(manifest, MEASURED, "", where)
         if "selectors" in manifest:
             _check(manifest, COMPARED, "", where)
+        if manifest["machine"]["kind"] == "host":  # no virtual time supports what was expected of a GPU
+            _check(manifest["machine"]["expects"], _one_of("host", "cpu"), "machine.expects", where)
         # Only arms of the reference machine can have had devices of several sizes.
         if manifest["machine"]["kind"] == "cuda":
             _check(manifest["machine"]["sms"], SMS, "machine.sms", where)
         _check_names(manifest, where)
+
+
+def _check_texts(value: Any, key: str, where: str) -> None:
+    """No name or text can make a terminal show something else than it says."""
+    if isinstance(value, str) and CONTROL.search(value):
+        _refuse(where, key, value, "text without control characters")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _check_texts(str(name), f"a key of {key or 'the manifest'}", where)
+            _check_texts(inner, f"{key}.{name}" if key else str(name), where)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            _check_texts(inner, f"{key}[{place}]", where)
 
 
 def _check(value: Any, rule: Any, key: str, where: str) -> None:

@@ -9,6 +9,7 @@ Types: int8..int64, float64 (NaN is "not known"), bool, str (never null), catego
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,8 @@ TABLES: dict[str, dict[str, Column]] = {
         run=("int32", "run"),
         scope=(
             "category",
-            "event, graph, cupti, ncu, trace, host-virtual, wall (the host's clock) or cpu (CPU time): values of two scopes are never combined",
+            "event, graph, cupti, ncu, trace, host-virtual, wall (the host's clock) or cpu (CPU time): "
+            "values of two scopes are never combined",
         ),
         stage=("category", "what was timed: operator (all), main, or a stage's name"),
         cache=("category", "cache policy: warm, cold, none (host)"),
@@ -304,6 +306,10 @@ TABLES: dict[str, dict[str, Column]] = {
 """Table name -> column name -> Column, in stored order."""
 
 _PANDAS = {"category": "category", "str": "string", "bool": "bool"}
+
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""In a text from a file: what moves a terminal's cursor, colours it, or turns the direction in which it is read."""
 
 
 def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:

@@ -118,13 +118,14 @@ def contrast(
     declared: Mapping[str, Mapping[str, Any]] | None = None,
     margin: float = MARGIN,
     tick_ns: float = math.nan,
+    planned_rounds: int = 0,
 ) -> Contrast:
     """The contrast of `arm` against `base` at the one point (shape, distribution) in `runs`.
 
     `scope` is an instrument (`event`) or a full scope (`event/warm/as-found`); None takes the only
     one there is. `same` names the counters that must be equal, `declared` maps a variant to its
-    resolved flags, `tick_ns` is the timer's. `null_arm` None says that there is none; then there
-    is no floor. Void: missing arm, wrong output, unequal work or inputs, wrong label, unlike scope.
+    resolved flags, `tick_ns` is the timer's, `planned_rounds` those that were meant to be. `null_arm`
+    None says that there is none; then there is no floor. Void: missing arm, wrong output, unequal work or inputs, wrong label, unlike scope.
     Raises DataError for two scopes, two points, or an arm that ran twice in a round.
     """
     here = point(runs, base, arm, null_arm, question)
@@ -138,7 +139,9 @@ def contrast(
     void += work.unequal_inputs(pairs)
     equal = work.equal_work(ran, counters, base, arm, same, stage)
     void += [f"unequal work: {check}" for check in equal if check.equal is False]
-    blocked, notes, flags, modes = doubts(here, timed, checks, equal, pairs, base, arm, tick_ns)
+    blocked, notes, flags, modes = doubts(
+        here, timed, checks, equal, pairs, base, arm, null_arm, tick_ns, planned_rounds
+    )
     floored = null_arm is not None and arm != null_arm
     found = estimate(pairs, pair_rounds(ran, timed, base, str(null_arm)) if floored else None, tick_ns)
     center, low, high = found.pop("log")

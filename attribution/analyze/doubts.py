@@ -56,17 +56,25 @@ def doubts(
     pairs: pd.DataFrame,
     base: str,
     arm: str,
+    null_arm: str | None,
     tick_ns: float,
+    planned: int,
 ) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
     """What blocks a verdict, what only needs saying, all sample flags, and both modes of an arm."""
     blocked = [f"{check}" for check in equal if check.equal is None]
     notes: list[str] = []
     flags: set[str] = set()
     modes = []
+    if null_arm is not None:  # the base's own build: wrong there, it gives no floor and casts doubt on the base
+        blocked += work.failed_outputs(checks, here, null_arm)
     for name in dict.fromkeys((base, arm)):
         mine = here.loc[here["arm"] == name]
         samples = timed[timed["run"].isin(mine["run"])]
         blocked += work.unchecked_output(checks, here, name)
+        if len(lost := mine[mine["status"] != "ok"]):
+            blocked.append(
+                f"{len(lost)} of {len(mine)} runs of {name} failed, first: {lost['reason'].iloc[0] or 'no reason kept'}"
+            )
         marks = samples["flags"].astype(str).str.split(",").explode()
         for mark, count in marks[marks != ""].value_counts().items():
             flags.add(str(mark))
@@ -78,8 +86,10 @@ def doubts(
             modes.append(f"{name}: {found} ns")
             flags.add("two-modes")
     blocked += modes
-    planned = here.loc[here["arm"].isin([base, arm]), "round"].nunique()
-    if len(pairs) < planned:
-        notes.append(f"{planned - len(pairs)} of {planned} rounds have no pair")
+    there = here.loc[here["arm"].isin([base, arm]), "round"].nunique()
+    if len(pairs) < there:
+        notes.append(f"{there - len(pairs)} of {there} rounds have no pair")
         flags.add("rounds-lost")
+    if there < planned:
+        notes.append(f"{there} of {planned} planned rounds are there")
     return blocked, notes, tuple(sorted(flags)), tuple(modes)

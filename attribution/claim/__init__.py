@@ -56,6 +56,7 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
             only_arms=mine,
             declared=declared,
             tick_ns=float(recording.manifest["machine"]["tick_ns"]),
+            planned_rounds=int(recording.manifest["plan"]["rounds"]),
         )
         parts.append(found)
     out = voided(pd.concat(parts, ignore_index=True), recording)

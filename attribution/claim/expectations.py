@@ -128,6 +128,8 @@ def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("clocks", not limited, "samples were clock-limited" if limited else "no sample was clock-limited")
     yield Check("modes", not answer["modes"], answer["modes"] or "one mode an arm")
     reasons = answer["reasons"].split("; ")
+    short = [r for r in reasons if r.endswith(("rounds have no pair", "planned rounds are there"))]
+    yield Check("rounds", not short, "; ".join(short) or f"{answer['pairs']} pairs")
     spoiled = reasons if answer["verdict"] == "void" else [r for r in reasons if r.startswith(AT_BEST)]
     believed = answer["verdict"] != "void" and not answer["blocked"]
     told = "; ".join(dict.fromkeys(r.removeprefix(AT_BEST) for r in spoiled))

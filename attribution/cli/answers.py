@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from attribution.cli.output import print_rows
-from attribution.show.cells import DASH, interval_ms, interval_ratio, interval_share
+from attribution.show.cells import DASH, harmless, interval_ms, interval_ratio, interval_share
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     print_rows([_shown(r) for r in rows], COLUMNS)
     print()
     for row in rows:
-        print(f"{row['arm']} ({row['scope']}): {row['asks']}")
+        print(harmless(f"{row['arm']} ({row['scope']}): {row['asks']}"))
         details = [row["reasons"], row["work"], row["modes"]]
-        print(f"    {row['verdict']}: " + "; ".join(d for d in details if d))
+        print(harmless(f"    {row['verdict']}: " + "; ".join(d for d in details if d)))
     print(f"\n{scope_sentence(recording)}")
 
 

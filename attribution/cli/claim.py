@@ -9,6 +9,7 @@ import typer
 
 from attribution.cli.options import Json, Traces, open_named, recordings_in
 from attribution.cli.output import print_json, print_rows
+from attribution.show.cells import harmless
 from attribution.tables import records
 
 COLUMNS = {
@@ -61,8 +62,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
         print()
     for row in rows:
         print(f"{row['arm']} ({row['recording']}, {row['scope']}, {row['shape']}): {row['asks']}")
-        print(f"    {row['claim']}: {row['reason']}")
-        print("    " + _checked(row["checks"]))
+        print(harmless(f"    {row['claim']}: {row['reason']}"))
+        print(harmless("    " + _checked(row["checks"])))
 
 
 def _overturned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -92,5 +93,7 @@ def _checked(checks: list[dict[str, Any]]) -> str:
     passed = [
         f"{c['check']} ({c['detail']})" if c["check"] == "equal work" else c["check"] for c in named if c["passed"]
     ]
-    others = [c["check"] for c in named if not c["passed"]]
+    others = [
+        f"{c['check']} ({c['detail']})" if c["check"] == "rounds" else c["check"] for c in named if not c["passed"]
+    ]
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in (("passed", passed), ("not", others)) if names)

@@ -10,6 +10,7 @@ import typer
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
+from attribution.show.cells import harmless
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def explain(
     if json:
         print_json({**vars(found), "sentence": found.sentence})
         return
-    print(found.sentence)
+    print(harmless(found.sentence))
 
 
 def _sides(

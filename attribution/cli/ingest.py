@@ -9,6 +9,7 @@ import typer
 
 from attribution.cli.options import Json, Out, Overwrite
 from attribution.cli.output import print_json, print_rows
+from attribution.show.cells import harmless
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def kernel_sums(kernels: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _print(one: Ingested) -> None:
-    print(one)
+    print(harmless(str(one)))
     launches = one.table("launches")[["launch", "kernel_name", "grid", "block", "time_ns", "passes", "nvtx"]]
     _print_some(_whole_ns(records(launches)), "launches")
     _print_some(kernel_sums(one.table("kernels")), "kernels by name")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attribution.tables import CONTROL
+
 DASH = "-"
 
 
@@ -45,4 +47,9 @@ def text(value: Any) -> str:
         return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.0f}"
     if isinstance(value, (list, tuple)):
         return ", ".join(text(v) for v in value)
-    return str(value)
+    return harmless(str(value))
+
+
+def harmless(words: str) -> str:
+    """Text of a file for a terminal: what would move its cursor, colour it or turn its direction is shown as a code."""
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", words)

@@ -146,6 +146,41 @@ def test_a_counter_that_is_absent_never_passes() -> None:
     assert found.row()["equal_work"] == "not checked"
 
 
+@pytest.mark.parametrize("count", [0.0, -1.0])
+def test_work_that_nobody_counted_is_not_equal_work(count: float) -> None:
+    found = judged(measured(work={"math_only": {"mma": count}, "full": {"mma": count}}))
+    assert found.verdict == "undecided"
+    assert "mma: not checked (nothing counted against nothing counted)" in " ".join(found.reasons)
+
+
+def test_a_null_arm_with_wrong_output_decides_nothing() -> None:
+    """It is the base's own build."""
+    tables = measured()
+    checks = tables["checks"]
+    checks.loc[checks["run"].isin(runs_of(tables, "null")), "passed"] = False
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert found.expectation("time_ratio", (0.6, 0.95)) == "undecided"
+    assert "wrong output: null failed" in found.reasons[0]
+
+
+def test_an_arm_of_which_runs_failed_decides_nothing() -> None:
+    tables = measured()
+    runs = tables["runs"].astype({"status": str, "reason": str})
+    lost = runs["run"].isin(runs_of(tables, "math_only").iloc[3:5])
+    tables["runs"] = runs.assign(
+        status=runs["status"].mask(lost, "failed"), reason=runs["reason"].mask(lost, "illegal address")
+    )
+    found = judged(tables)
+    assert found.verdict == "undecided"
+    assert "2 of 20 runs of math_only failed, first: illegal address" in found.reasons[0]
+
+
+def test_rounds_that_were_planned_and_are_not_there_are_said() -> None:
+    assert "20 of 24 planned rounds are there" in judged(measured(), planned_rounds=24).reasons
+    assert not any("planned" in reason for reason in judged(measured(), planned_rounds=20).reasons)
+
+
 def test_swapped_variant_labels_are_void() -> None:
     tables = measured()
     runs = tables["runs"]

@@ -58,7 +58,8 @@ def test_another_recording_or_scope_is_not_meant(copy: Path) -> None:
 
 
 def test_a_protocol_is_void_by_scope(copy: Path) -> None:
-    listed(copy.parent, 'protocol = 1\nscope = "host-virtual"')
+    protocol = json.loads((SHIPPED / "manifest.json").read_text(encoding="utf-8"))["protocol"]
+    listed(copy.parent, f'protocol = {protocol}\nscope = "host-virtual"')
     assert claims([open_recording(copy)])["claim"].tolist() == ["undecided"]
 
 
