@@ -125,7 +125,8 @@ def contrast(
     `scope` is an instrument (`event`) or a full scope (`event/warm/as-found`); None takes the only
     one there is. `same` names the counters that must be equal, `declared` maps a variant to its
     resolved flags, `tick_ns` is the timer's, `planned_rounds` those that were meant to be. `null_arm`
-    None says that there is none; then there is no floor. Void: missing arm, wrong output, unequal work or inputs, wrong label, unlike scope.
+    None says that there is none; then there is no floor. Void: missing arm, wrong output, unequal
+    work or inputs, wrong label, unlike scope.
     Raises DataError for two scopes, two points, or an arm that ran twice in a round.
     """
     here = point(runs, base, arm, null_arm, question)
