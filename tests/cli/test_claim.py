@@ -30,7 +30,10 @@ def test_every_expectation_with_its_checks(attr: Callable[..., Any], traces: Pat
     done = attr("claim", "planted", "--traces", traces)
     assert done.code == 0
     assert "supported: [0.7" in done.out
-    assert "passed: machine, equal work (tma_loads: 512 = 512; tensor_instructions: 4096 = 4096), clocks, modes" in done.out
+    assert (
+        "passed: machine, equal work (tma_loads: 512 = 512; tensor_instructions: 4096 = 4096), clocks, modes"
+        in done.out
+    )
     assert "tensor_instructions: not checked (4096 against absent)" in done.out
     assert "not: equal work" in done.out
     assert "Expectations: 3; supported 1, refuted 1, undecided 1. Recordings: 1." in done.out
