@@ -111,6 +111,8 @@ def rungs(variants: Variants, base: str, measured: Sequence[str]) -> list[str]:
 
     Raises InputError when fewer than one was measured, or when two cannot be put in order.
     """
+    if base not in variants:
+        raise InputError(f"no ladder below {base!r}: it is no variant; there are: {', '.join(variants)}")
     own = variants[base]["flags"]
     off: dict[str, frozenset[str]] = {base: frozenset()}
     for name in measured:

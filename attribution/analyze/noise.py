@@ -27,6 +27,8 @@ from attribution.recording import Recording
 SEED = 17
 LEAST_ROUNDS = 3
 STAGES = ("main", "operator")
+HOLDING = {"CYCLES", "DELAY", "PLANT"}
+"""Words in the name of a flag that holds a CTA up for so many cycles."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,31 @@ def block_rounds(arms: int) -> int:
 
 def planted_effect(recording: Recording, question: Mapping[str, Any], arm: str, flag: str, stage: str) -> float:
     """Relative effect of a flag that holds every CTA up for so many cycles: those beyond the base's over the base's own."""
-    flags = {a["name"]: a["flags"] for a in question["arms"]}
-    if arm not in flags or flag not in flags[arm]:
-        raise InputError(f"arm {arm} of {recording.path.name} has no flag {flag}: name the flag that was planted")
+    held = _held_cycles(recording, question, arm, flag)
     runs, times = recording.table("runs"), recording.table("times")
     mine = times[times["run"].isin(runs.loc[runs["arm"] == question["base"], "run"]) & (times["stage"] == stage)]
     cycles = float((mine["time_ns"] * mine["clock_mhz"]).median()) / 1e3
-    return float(flags[arm][flag] - flags[question["base"]][flag]) / cycles
+    return held / cycles
+
+
+def _held_cycles(recording: Recording, question: Mapping[str, Any], arm: str, flag: str) -> int:
+    """The arm's cycles beyond the base's, of a flag that says cycles and is all that the arm changes.  Raises InputError."""
+    flags, base = {a["name"]: a["flags"] for a in question["arms"]}, question["base"]
+    if arm not in flags or flag not in flags[arm]:
+        raise InputError(f"arm {arm} of {recording.path.name} has no flag {flag}: name the flag that was planted")
+    own, planted = flags[base].get(flag), flags[arm][flag]
+    # A bool is an int; it is no number of cycles.
+    if not HOLDING & set(flag.split("_")) or type(own) is not int or type(planted) is not int:
+        raise InputError(
+            f"--planted {flag}: it is {own} in {base} and {planted} in {arm}, no cycles that a CTA is held up; "
+            f"name a flag with an integer in both and {', '.join(sorted(HOLDING))} in its name"
+        )
+    if others := sorted(f for f in {*flags[arm], *flags[base]} - {flag} if flags[arm].get(f) != flags[base].get(f)):
+        raise InputError(
+            f"--planted {flag}: arm {arm} also changes {', '.join(others)}, so its effect is not that of {flag}; "
+            "name an arm that differs from its base by the planted flag alone"
+        )
+    return int(planted - own)
 
 
 def noise(
@@ -117,10 +137,17 @@ def noise(
     found = [
         {"recording": recording.path.name, **row}
         for question in recording.manifest["plan"]["questions"]
+        if question["base"] != arm
         for row in _question(recording, times, question, arm, rounds, planted)
     ]
     if not found:
-        raise InputError(f"{recording.path.name}: arm {arm} has no block of rounds that its base finished as well")
+        if any(question["base"] == arm for question in recording.manifest["plan"]["questions"]):
+            raise InputError(f"{recording.path.name}: {arm} is the base; name an arm that is compared with it")
+        of = f"of {rounds} rounds" if rounds else "of rounds"
+        raise InputError(
+            f"{recording.path.name}: arm {arm} has no block {of} that its base finished as well, of the "
+            f"{recording.manifest['plan']['rounds']} rounds that were planned"
+        )
     return pd.DataFrame(found)
 
 
@@ -132,14 +159,16 @@ def _question(
     rounds: int | None,
     planted: str | None,
 ) -> Iterator[dict[str, Any]]:
+    if times.empty:
+        return
     labels = times[["scope", "cache", "clock"]].drop_duplicates().astype(str).agg("/".join, axis=1)
     size = rounds or block_rounds(len(question["arms"]))
     for scope in sorted(labels[~labels.str.startswith(("ncu", "cupti", "trace"))]):
         for stage in STAGES:
             ratios, tick = log_ratios(recording, question["base"], arm, stage, scope, times)
-            found = blocks(ratios, tick, size)
-            if not len(found.ratios):
+            if len(ratios) < size:
                 continue
+            found = blocks(ratios, tick, size)
             effect = planted_effect(recording, question, arm, planted, stage) if planted else 0.0
             each = found.detectable()
             yield {

@@ -85,10 +85,13 @@ def reconcile(
 
     `eligible`: fraction of the part that the saving applies to (what falls back does not save).  `scopes`: of share,
     saving and measurement; unlike ones are said, and then agreement is not claimed.  Raises DataError for a share outside
-    0 to 100 %.
+    0 to 100 %, or a saving above 100 %.
     """
     if not 0 <= share_pct[1] <= 100 or not 0 <= eligible[1] <= 1:
         raise DataError(f"share {share_pct[1]:g} %, eligible {eligible[1]:g}: allowed are 0 to 100 % and 0 to 1")
+    for what, value in (("saving of the part", saving_pct[1]), ("measured saving", measured_pct[1])):
+        if value > 100:
+            raise DataError(f"{name + ': ' if name else ''}{what} {value:g} %: nothing saves more than all, 100 %")
     corners = np.array([s * v * e / 100 for s in share_pct[::2] for v in saving_pct[::2] for e in eligible[::2]])
     estimate = share_pct[1] * saving_pct[1] * eligible[1] / 100
     low, high = float(corners.min()), float(corners.max())
@@ -115,16 +118,19 @@ COLUMNS = ("share", "saving", "measured")
 
 
 def reconcile_rows(rows: Sequence[Mapping[str, str]], file: str) -> list[Reconciled]:
-    """`reconcile` of each row of a table as text; the first column is the row's name.
+    """`reconcile` of each row of a table as text; the first column is the row's name, or `line N` where it holds a number.
 
     One column each whose name has the word share, saving, measured (so `indexer_share_pct`).  Raises DataError.
     """
     if not rows:
         raise DataError(f"{file} has no rows: give a table with columns {', '.join(COLUMNS)}")
+    if wide := [number for number, row in enumerate(rows, 2) if None in row]:
+        raise DataError(f"{file}, line {wide[0]}: it has more cells than there are columns")
     heads = list(rows[0])
+    named_rows = not set(COLUMNS) & set(heads[0].split("_"))
     found: dict[str, str] = {}
     for word in COLUMNS:
-        named = [h for h in heads[1:] if word in h.split("_")]
+        named = [h for h in heads[named_rows:] if word in h.split("_")]
         if len(named) != 1:
             raise DataError(
                 f"{file}: {len(named)} columns have the word {word} in their name ({', '.join(heads)}); exactly one must"
@@ -133,5 +139,6 @@ def reconcile_rows(rows: Sequence[Mapping[str, str]], file: str) -> list[Reconci
     out = []
     for number, row in enumerate(rows, 2):
         values = [printed(row[found[word]] or "", f"{file}, line {number}, {found[word]}") for word in COLUMNS]
-        out.append(reconcile(values[0], values[1], values[2], str(row[heads[0]])))
+        name = str(row[heads[0]]) if named_rows else f"line {number}"
+        out.append(reconcile(values[0], values[1], values[2], name))
     return out

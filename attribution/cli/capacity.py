@@ -10,6 +10,7 @@ import typer
 
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.cli.timed import check_timed
 from attribution.errors import InputError
 from attribution.measured import TRACED
 from attribution.plan import NULL
@@ -18,11 +19,13 @@ from attribution.tables import records
 if TYPE_CHECKING:
     from attribution.recording import Recording
 
+REPAIR = "repair"
+
 
 def capacity(
     paths: Annotated[list[Path], typer.Argument(help="Recordings that counted failing rows; one or more.")],
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
-    stage: Annotated[str, typer.Option("--stage", help="Stage that takes failed rows.")] = "repair",
+    stage: Annotated[str, typer.Option("--stage", help="Stage that takes failed rows.")] = REPAIR,
     json: Json = False,
 ) -> None:
     """Show failing rows by limit, distribution and sampling seed, the exception path, and the layouts' times.
@@ -54,6 +57,8 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
     tables = {n: recording.table(n) for n in ("runs", "times", "checks", "counters", "capacity")}
     if tables["capacity"].empty:
         raise InputError(f"{recording.path.name} counted no failing rows: measure a kernel that names its limits")
+    # A kernel without an exception path has no time of the stage that is looked at unasked.
+    check_timed(recording, None if stage == REPAIR else stage, scope)
     runs = tables["runs"]
     runs = runs[(runs["status"] == "ok") & ~runs["arm"].astype(str).str.endswith(TRACED)]
     # A control that selects nothing cannot fail.

@@ -33,6 +33,10 @@ def prefill(
 
     if len(set(length)) < len(length):
         raise InputError(f"--length {', '.join(map(str, length))}: the same length twice; give each once")
+    if out.name in ("", ".."):
+        raise InputError(
+            f"--out {str(out)!r}: must end in the start of a name; --out recordings/prefill makes prefill-16k"
+        )
     paths = {n: out.with_name(f"{out.name}-{_short(n)}") for n in length}
     for path in paths.values():
         check_free(path, overwrite)

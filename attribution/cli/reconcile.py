@@ -162,7 +162,9 @@ def _from_table(path: Path, json: bool) -> None:
         }
         for r in found
     ]
-    heads = {"name": next(iter(rows[0])).replace("_", " "), "estimate": "share x saving", "measured": "measured"}
+    first = next(iter(rows[0]))
+    named = rows[0][first] == found[0].name
+    heads = {"name": first.replace("_", " ") if named else "line", "estimate": "share x saving", "measured": "measured"}
     print_rows(shown, heads | {"over": "overestimated by", "times": "times measured", "verdict": "measured is"})
 
 

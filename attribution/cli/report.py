@@ -45,13 +45,26 @@ def report(
 
 
 def _target(path: Path, out: Path | None, markdown: bool) -> Path:
-    """Where the report goes.  Raises InputError for another ending, or for a text that is there already."""
+    """Where the report goes.  Raises InputError for another ending, or for what is there already and is not replaced."""
     target = out or Path(f"{path.resolve().name}.html")
     allowed = (".md",) if markdown else (".html", ".htm")
     if target.suffix.lower() not in allowed:
         raise InputError(f"--out {target}: the ending says the format; allowed is {' or '.join(allowed)}")
+    if not markdown and (target.is_symlink() or (target.is_file() and not _is_report(target))):
+        raise InputError(
+            f"--out {target} exists and is no page of `attr report`, and only such a page is replaced: choose a new file"
+        )
     if markdown and target.exists():
         raise InputError(
             f"--out {target} exists, and a text is never replaced: print to the terminal, or choose a new file"
         )
     return target
+
+
+def _is_report(file: Path) -> bool:
+    """Whether a file begins as the pages do that this verb writes."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(64).startswith(b"<!doctype html>\n<!-- attr report ")
+    except OSError:
+        return False

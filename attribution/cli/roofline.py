@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,12 @@ import typer
 
 from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
+from attribution.cli.timed import check_timed
+from attribution.errors import InputError
 from attribution.tables import records
+
+MOST_TFLOPS = 1e6
+"""Far above any GPU: what is more is a slip of the unit."""
 
 
 def roofline(
@@ -27,13 +33,21 @@ def roofline(
     Only (query, key) pairs inside the causal bounds count.
     """
     from attribution.analyze.interventions import check_known
+    from attribution.analyze.ledger import practical_ceiling
     from attribution.analyze.versions import versions
     from attribution.claim import scope_sentence
 
     opened = [open_named(path) for path in paths]
+    if practical_tflops is not None:
+        if not 0 < practical_tflops <= MOST_TFLOPS:
+            raise InputError(f"--practical-tflops {practical_tflops:g}: allowed is above 0 and up to {MOST_TFLOPS:g}")
+        if not any(math.isnan(practical_ceiling(recording.table("counters"))) for recording in opened):
+            names = ", ".join(recording.path.name for recording in opened)
+            raise InputError(f"--practical-tflops {practical_tflops:g}: {names} holds a measured ceiling; leave it out")
     rows = []
     for recording in opened:
         check_known(recording, None)
+        check_timed(recording, stage, scope)
         ceiling = float("nan") if practical_tflops is None else practical_tflops * 1e12
         found = records(versions(recording, stage, scope, ceiling))
         rows += [{"recording": recording.path.name, **row} for row in found]

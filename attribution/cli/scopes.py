@@ -28,7 +28,9 @@ def scopes(
     minus: Annotated[
         list[str] | None, typer.Option("--minus", help="Given twice: ask for the first scope minus the second.")
     ] = None,
-    stage: Annotated[str, typer.Option("--stage", help="Stage of that difference.")] = "main",
+    stage: Annotated[
+        str | None, typer.Option("--stage", help="Only this stage; of the difference main when not given.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """What each instrument includes and reads of the same arm.  A difference across scopes is refused."""
@@ -40,10 +42,16 @@ def scopes(
     if recording.manifest["kind"] != "run":
         raise InputError(f"{path} holds ingested files, not measured arms: use `attr show`")
     found = by_scope(recording, arm or recording.manifest["plan"]["questions"][0]["base"])
+    if found.empty:
+        raise InputError(f"{recording.path.name} has no time of stage operator or main: there is no scope to show")
+    if stage is not None:
+        if stage not in (known := list(found["stage"].unique())):
+            raise InputError(f"--stage {stage}: {recording.path.name} has here {', '.join(known)}")
+        found = found[found["stage"] == stage]
     if minus:
         if len(minus) != 2:
             raise InputError(f"--minus {' '.join(minus)}: give it twice, for the two scopes")
-        print(difference(found, minus[0], minus[1], stage))
+        print(difference(found, minus[0], minus[1], stage or "main"))
         return
     if json:
         print_json({"scopes": records(found)})

@@ -68,8 +68,11 @@ def selectors(
     if listed:
         _list(root_folder(root), json)
         return
+    if resume and path is None and out is None:
+        raise InputError("--resume needs --out: the recording whose .partial folder is to go on")
     if path is not None:
-        if given := [n for n, v in (("--columns", columns), ("--file", file), ("--out", out)) if v]:
+        measuring = (("--columns", columns), ("--file", file), ("--out", out), ("--resume", resume))
+        if given := [n for n, v in measuring if v]:
             raise InputError(f"{given[0]} belongs to measuring, and {path} is read: leave out one of them")
         recording = open_named(path)
     else:

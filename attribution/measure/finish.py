@@ -19,9 +19,9 @@ from attribution.measure.manifest import manifest, source_hash
 from attribution.measure.runs import planned_runs
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import MACHINE
-from attribution.partial import PLAN, Partial
+from attribution.partial import KEPT, PLAN, Partial
 from attribution.plan import Plan
-from attribution.recording import Recording, check_free, partial_path
+from attribution.recording import Recording, partial_path
 
 LEAST_ROUNDS = 2
 _PLAN = ("kernel", "shape", "distribution", "seed", "rounds", "order", "questions")
@@ -29,13 +29,17 @@ _PLAN = ("kernel", "shape", "distribution", "seed", "rounds", "order", "question
 
 def finish(path: Path, root: Path) -> Recording:
     """Publish the whole rounds of `path`'s partial folder and remove it.  Raises InputError, DataError, MeasureError."""
-    check_free(path)
+    if path.exists():
+        raise InputError(f"{path} is there already, and finish replaces nothing: move it away, or give another name")
     folder = partial_path(path)
     if not (folder / PLAN).is_file():
         raise InputError(f"{folder} is not there: nothing was stopped under this name")
-    identity = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    identity = _facts(folder / PLAN)
     if any(key not in identity for key in (*_PLAN, "options")) or not (folder / MACHINE).is_file():
         raise InputError(f"{folder} holds no measurement on a GPU that came as far as a run: go on with --resume")
+    machine = _facts(folder / MACHINE)
+    for file in sorted(folder.glob(f"runs-*/{KEPT}")):
+        _facts(file)
     plan = Plan.from_facts({key: identity[key] for key in _PLAN})
     kernel = _unchanged(load_kernel(root, plan.kernel), identity["source"], root)
     partial = Partial(path, identity, resume=True)
@@ -43,11 +47,21 @@ def finish(path: Path, root: Path) -> Recording:
     kept, rounds = _whole_rounds(runs, partial.done(), plan.rounds)
     if rounds < LEAST_ROUNDS:
         raise InputError(f"{folder} has {rounds} whole rounds: too few to say anything; go on with --resume")
-    machine = json.loads((folder / MACHINE).read_text(encoding="utf-8"))
     facts = manifest(replace(plan, rounds=rounds), kernel, load_variants(root, kernel), machine)
     facts["measuring"] = {**identity["options"], "lost": [], "skipped": _never_ran(identity["options"])}
     facts["measuring"]["stopped"] = f"{rounds} of {plan.rounds} rounds; arms were not checked once more at the end"
     return partial.publish(facts, overwrite=False, only=kept)
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    """What a file of the folder states.  Raises DataError when it is no JSON object."""
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} is damaged, so nothing was made of it: {type(error).__name__}: {error}") from error
+    if not isinstance(facts, dict):
+        raise DataError(f"{file} is damaged, so nothing was made of it: it holds no JSON object")
+    return facts
 
 
 def _unchanged(kernel: Kernel, source: str, root: Path) -> Kernel:

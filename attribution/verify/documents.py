@@ -90,6 +90,8 @@ def _notebook(path: Path) -> Any:
         for cell in notebook["cells"]:
             if not isinstance(cell["cell_type"], str) or not isinstance(cell["source"], (str, list)):
                 raise TypeError("a cell without cell_type or source")
+            if not all(isinstance(line, str) for line in cell["source"]):
+                raise TypeError("a cell whose source is no text")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not a notebook: {type(error).__name__}: {error}") from error
     return notebook

@@ -99,6 +99,31 @@ def test_what_was_not_planted_or_measured_is_a_sentence() -> None:
         noise(recording, "serial")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        pytest.param("host-math-only", ["--rounds", "9" * 23], "of the 24 rounds that were planned", id="rounds"),
+        pytest.param("host-math-only", ["--arm", "full"], "full is the base", id="base"),
+        pytest.param("host-math-only", ["--arm", "math_only", "--planted", "DELAY_ROLE"], "no cycles", id="word"),
+        pytest.param("host-math-only", ["--arm", "math_only", "--planted", "BLOCK_Q"], "no cycles", id="rows"),
+        pytest.param("h200-hello", ["--arm", "scalar", "--planted", "VECTOR"], "no cycles", id="width"),
+        pytest.param(
+            "host-math-only", ["--arm", "math_only", "--planted", "DELAY_CYCLES"], "also changes", id="others"
+        ),
+    ],
+)
+def test_what_says_nothing_about_noise_is_refused(attr: Any, name: str, arguments: list[str], reason: str) -> None:
+    done = attr("noise", name, *arguments)
+    assert (done.code, reason in done.err) == (2, True), done.err
+
+
+def test_a_recording_without_times_has_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Recording.table
+    monkeypatch.setattr(Recording, "table", lambda self, name: whole(self, name)[: 0 if name == "times" else None])
+    with pytest.raises(InputError, match="arm null has no block of rounds"):
+        noise(open_recording(TRACES / "host-math-only"))
+
+
 def test_the_verb_counts_over_recordings(attr: Any) -> None:
     done = attr("noise", *PRECISION)
     assert done.code == 0

@@ -107,6 +107,11 @@ def test_the_verb_prints_what_json_has_and_draws(recording: Recording, tmp_path:
     assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
+def test_the_null_arm_has_no_ladder(attr: Callable) -> None:
+    done = attr("versus", "host-math-only", "full", "null", "--json")
+    assert (done.code, list(json.loads(done.out)["ladders"])) == (0, ["full"]), done.err
+
+
 def test_one_round_is_shown_without_an_interval(tmp_path: Path, attr: Callable) -> None:
     once = recorded(tmp_path / "once", rounds=1)
     printed = attr("versus", once.path, "full", "score_only", "--plot", tmp_path / "f.svg")

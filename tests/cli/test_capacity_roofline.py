@@ -15,6 +15,7 @@ import planted_gpu
 
 from attribution.cli import capacity, roofline
 from attribution.errors import InputError
+from attribution.recording import Recording
 from attribution.tables import conform
 
 FLAGS = {
@@ -75,5 +76,39 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert f"{rows[0]['tflops']:.1f} [" in text
     assert "of practical" in text
-    with pytest.raises(InputError, match="no arm that computes everything"):
+    with pytest.raises(InputError, match="no time of stage 'threshold'; it has: main, operator, repair"):
         roofline.roofline([folder / "layouts"], stage="threshold")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        pytest.param(["capacity", "host-math-only", "--scope", "nope"], "it has: host-virtual", id="capacity-scope"),
+        pytest.param(["capacity", "host-math-only", "--stage", "nope"], "it has: main, operator", id="capacity-stage"),
+        pytest.param(["scopes", "host-math-only", "--stage", "nope"], "has here operator, main", id="scopes-stage"),
+        pytest.param(["roofline", "cpu-prefill-512"], "no time of stage 'main'; it has: indexer", id="roofline-stage"),
+        pytest.param(
+            ["roofline", "h200-index-topk-ledger", "--practical-tflops", "900"], "holds a measured", id="ceiling-there"
+        ),
+        *(
+            pytest.param(["roofline", "host-math-only", "--practical-tflops", value], "allowed is above 0", id=value)
+            for value in ("0", "inf", "1e308")
+        ),
+    ],
+)
+def test_what_there_is_is_named(attr: Any, arguments: list[str], reason: str) -> None:
+    done = attr(*arguments)
+    assert (done.code, done.out, reason in done.err) == (2, "", True), done.err
+
+
+def test_scopes_of_one_stage(attr: Any) -> None:
+    found = json.loads(attr("scopes", "host-math-only", "--stage", "main", "--json").out)
+    assert {row["stage"] for row in found["scopes"]} == {"main"}
+
+
+def test_an_exception_path_that_was_not_timed_is_said_unasked(attr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Recording.table
+    without = {"times": lambda frame: frame[frame["stage"] != "repair"]}
+    monkeypatch.setattr(Recording, "table", lambda self, name: without.get(name, lambda f: f)(whole(self, name)))
+    done = attr("capacity", "host-math-only")
+    assert (done.code, "no time of stage repair" in done.out) == (0, True), done.err

@@ -144,3 +144,32 @@ def test_a_table_that_is_none(attr: Callable[..., Any], tmp_path: Path, text: st
     done = attr("reconcile", path)
     assert done.code == 1
     assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param("share,saving,measured\n1,abc,\n", "line 2, saving 'abc'", id="word"),
+        pytest.param("share,saving,measured\n1,2,\n", "line 2, measured ''", id="empty"),
+        pytest.param("share,saving,measured\n1,2,1,4\n", "line 2: it has more cells", id="too-many"),
+        pytest.param("a,b\n1,2\n", "0 columns have the word share", id="no-columns"),
+        pytest.param("of,share,saving,measured\nx,1,500,1\n", "x: saving of the part 500 %", id="above-all"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(attr: Callable[..., Any], tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    done = attr("reconcile", tmp_path / "t.csv")
+    assert (done.code, done.out, reason in done.err) == (1, "", True), done.err
+
+
+def test_a_table_without_names_is_named_by_line(attr: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("share,saving,measured\n9.62,5.99,0.19\n")
+    (row,) = json.loads(attr("reconcile", tmp_path / "t.csv", "--json").out)
+    assert (row["name"], row["verdict"]) == ("line 2", "less than estimated")
+    assert attr("reconcile", tmp_path / "t.csv").out.splitlines()[2].startswith("line ")
+
+
+@pytest.mark.parametrize(("saving", "measured"), [("500", "1"), ("5", "101")], ids=["part", "whole"])
+def test_nothing_saves_more_than_all(attr: Callable[..., Any], saving: str, measured: str) -> None:
+    done = attr("reconcile", "--share", "9.62", "--saving", saving, "--measured", measured)
+    assert (done.code, "nothing saves more than all" in done.err) == (1, True), done.err

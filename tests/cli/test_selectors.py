@@ -170,3 +170,8 @@ def test_the_base_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     table = [{"name": "torch_topk", "version": "", "needs": [], "missing": "torch is not installed"}]
     with pytest.raises(InputError, match="torch_topk is what the others are compared with, and torch is not installed"):
         sides._chosen(table, (), "torch_topk")
+
+
+def test_resume_belongs_to_a_sweep_with_a_name(attr: Callable[..., Any]) -> None:
+    assert "--resume needs --out" in attr("selectors", "--resume").err
+    assert "--resume belongs to measuring" in attr("selectors", "host-selectors", "--resume").err

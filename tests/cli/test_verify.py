@@ -251,8 +251,9 @@ def test_cells_of_a_notebook_are_documents(tmp_path: Path, traces: Path, attr: C
         ("a.md", b"\xff\xfe", 1, "cannot be read as UTF-8"),
         ("a.ipynb", b"{}", 1, "is not a notebook"),
         ("a.ipynb", b"[", 1, "is not a notebook"),
+        ("a.ipynb", b'{"cells": [{"cell_type": "markdown", "source": [1, 2]}]}', 1, "whose source is no text"),
     ],
-    ids=["missing", "another ending", "not text", "no cells", "no JSON"],
+    ids=["missing", "another ending", "not text", "no cells", "no JSON", "no text in a cell"],
 )
 def test_what_is_no_document_is_a_sentence(
     tmp_path: Path, attr: Callable[..., Any], name: str, content: bytes | None, code: int, reason: str

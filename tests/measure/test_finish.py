@@ -101,7 +101,24 @@ def test_a_measurement_under_way_is_not_finished_by_another(
             other.kill()
 
 
+@pytest.mark.parametrize("name", ["plan.json", "machine.json", "runs-*/kept.json"])
+@pytest.mark.parametrize("text", ["{", "[1]"], ids=["broken", "no-object"])
+def test_damaged_files_are_named_and_left(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str, text: str,
+) -> None:  # fmt: skip
+    stopped(hello, variants, tmp_path / "a", monkeypatch, at=30)
+    file = min((tmp_path / "a.partial").glob(name))
+    file.write_text(text)
+    with pytest.raises(DataError, match=f"{file.name} is damaged"):
+        finish(tmp_path / "a", root)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.partial"]
+
+
 def test_the_verb(attr: Any, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    done = attr("finish", tmp_path / "there")
+    assert (done.code, "is there already" in done.err, "--" in done.err) == (2, True, False)
     done = attr("finish", tmp_path / "none")
     assert done.code == 2
     assert "nothing was stopped under this name" in done.err

@@ -99,6 +99,9 @@ def test_the_verb_measures_and_says_what_comes_next(attr: Callable[..., Any], tm
     assert (again.code, "never overwritten unasked" in again.err) == (2, True)
     twice = attr("prefill", "--length", "32", "--length", "32", "--out", tmp_path / "b")
     assert (twice.code, "the same length twice" in twice.err) == (2, True)
+    for nameless in ("", ".."):
+        done = attr("prefill", "--config", "tiny", "--length", "32", "--out", nameless)
+        assert (done.code, "start of a name" in done.err) == (2, True), done.err
     odd = attr("prefill", "--config", "tiny", "--length", "33", "--out", tmp_path / "c")
     assert (odd.code, "multiples of the chunk" in odd.err, list(tmp_path.glob("c*"))) == (2, True, [])
 

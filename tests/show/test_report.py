@@ -235,6 +235,7 @@ def test_the_verb_writes_a_page_of_the_recordings_name(
     assert attr("report", whole.path).out == "report: whole.html\n"
     assert (tmp_path / "whole.html").read_text(encoding="utf-8") == page
     monkeypatch.setattr("attribution.show.report.report", lambda recording: made)
+    assert attr("report", whole.path).code == 0  # Its own page is replaced.
     printed = attr("report", whole.path, "--markdown").out
     assert printed == report_markdown.markdown(made)
     assert attr("report", whole.path, "--markdown", "--out", "new.md").code == 0
@@ -249,8 +250,10 @@ def test_the_verb_writes_a_page_of_the_recordings_name(
         (["--out", "page.html", "--markdown"], "allowed is .md"),
         (["--out", "README.md", "--markdown"], "never replaced"),
         (["--out", "no/such/folder/page.html"], "cannot write"),
+        (["--out", "mine.html"], "only such a page is replaced"),
+        (["--out", "link.html"], "only such a page is replaced"),
     ],
-    ids=["ending", "markdown-ending", "text-in-the-way", "no-folder"],
+    ids=["ending", "markdown-ending", "text-in-the-way", "no-folder", "foreign-page", "link"],
 )
 def test_what_cannot_be_written_is_one_sentence(
     made: Report,
@@ -264,12 +267,15 @@ def test_what_cannot_be_written_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("attribution.show.report.report", lambda recording: made)
     (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "mine.html").write_text("mine")
+    (tmp_path / "link.html").symlink_to("gone.html")
     done = attr("report", whole.path, *arguments)
     assert done.code in (1, 2)
     assert sentence in done.err
     assert done.err.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["README.md"]
-    assert (tmp_path / "README.md").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["README.md", "link.html", "mine.html"]
+    assert {(tmp_path / name).read_text() for name in ("README.md", "mine.html")} == {"mine"}
+    assert (tmp_path / "link.html").is_symlink()
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path, attr: Callable) -> None:
