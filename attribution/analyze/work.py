@@ -68,10 +68,9 @@ def _check(quantity: str, counted: pd.DataFrame, base: str, arm: str, stage: str
     texts = shared.astype(dict.fromkeys(key, str))
     per_run = texts.groupby([*key, "arm", "run"], as_index=False)["value"].sum()
     found = per_run.groupby(key).agg(low=("value", "min"), high=("value", "max"), arms=("arm", "nunique"))
+    # Two that did no work are equal in nothing.
     if found["high"].max() <= 0 and (found["arms"] == 2).all():
-        return WorkCheck(
-            quantity, "nothing counted", "nothing counted", None
-        )  # two that did no work are equal in nothing
+        return WorkCheck(quantity, "nothing counted", "nothing counted", None)
     # An instance that only one arm has is a difference, not a gap.
     equal = bool(((found["low"] == found["high"]) & (found["arms"] == 2)).all())
     return WorkCheck(quantity, seen[base], seen[arm], equal)
