@@ -69,6 +69,9 @@ def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell
     for number, (prepared, *others), facts in _arms(machine, plan, order, tell, BASE_TURNS):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
+            if not {"operator", step.stage} & set(order.options.stages):
+                prepared.run_step(place)
+                continue
             _evict(others)
             name = ncu.range_name(number, place, step.stage)
             torch.cuda.nvtx.range_push(ncu.RANGE)

@@ -49,7 +49,7 @@ class Options:
     timeout_s: float = 120.0
     keep_s: float = 2.0
     stages: tuple[str, ...] = ("main", "operator")
-    """What scope graph replays; the operator is among them."""
+    """What scope graph replays and ncu profiles; `operator` is all of them."""
     rest: float = 1.0
     """Rest of the card after each arm's turn, as a multiple of the turn's work: at most half of any 50 ms is then work."""
 

@@ -21,6 +21,7 @@ from attribution.measure.job import MachineLost
 from attribution.measure.prepared import _argument
 from attribution.measure.traced import rows_of
 from attribution.measure.worker import Options
+from attribution.plan import Arm
 
 LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())
 
@@ -192,3 +193,25 @@ def test_limits_of_an_operator_become_rows_of_capacity() -> None:
     assert [tuple(row.values()) for row in found] == [("segment", 3, 64), ("underflow", 0, 64)]
     prepared.operator = Operator((LAUNCH,), {})
     assert facts.capacity(prepared) == []
+
+
+def test_the_first_round_of_arms_that_were_just_set_up_does_not_count(bare: Any) -> None:
+    machine, _ = bare
+    passes, flags = [], {"TRACE": 0}
+    prepared = SimpleNamespace(level=0, poison=lambda: passes.append("poison"), renew_graphs=lambda: None)
+    prepared.operator = SimpleNamespace(output="last")
+    machine._prepared, machine._took_ns = {}, {("full", '{"TRACE": 0}'): 1e6}
+    machine._copies = lambda arm, case: machine._prepared.setdefault(arm.name, [prepared])
+    machine._rows = lambda sets, timed: passes.append("turns") or [[] for _ in sets]
+    machine._check_rates = lambda *_: None
+    machine._tables = lambda *_: {}
+    machine.nvml = SimpleNamespace(read=lambda: None)
+    arm = Arm("full", "full", flags, {})
+    for _ in range(2):
+        (found,) = machine._measure([arm], None, lambda i: None)
+        assert found.output == "last"
+    assert passes == ["turns", "poison", "turns", "poison", "turns"]
+    passes.clear()
+    machine._prepared, prepared.level = {}, 1  # a traced build's durations are no times
+    machine._measure([arm], None, lambda i: None)
+    assert passes == ["poison", "turns"]
