@@ -22,8 +22,11 @@ def own_unfused(store: Any, k_top: int) -> Callable[[], Any]:
     return run
 
 
-def deep_gemm_scorer(inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """DeepGEMM's `fp8_mqa_logits` alone: writes the matrix, selects nothing.  Raises ImportError when it is absent."""
+def deep_gemm_scorer(inputs: Mapping[str, Any], clean: bool = False) -> Callable[[], Any]:
+    """DeepGEMM's `fp8_mqa_logits` alone: writes the matrix, selects nothing.  Raises ImportError when it is absent.
+
+    `clean`: also -inf outside each row's bounds, which a selector that knows no bounds needs.
+    """
     import deep_gemm
 
     def run() -> Any:
@@ -33,7 +36,7 @@ def deep_gemm_scorer(inputs: Mapping[str, Any]) -> Callable[[], Any]:
             inputs["w"],
             inputs["k_start"],
             inputs["k_end"],
-            clean_logits=False,
+            clean_logits=clean,
         )
 
     return run
@@ -41,18 +44,12 @@ def deep_gemm_scorer(inputs: Mapping[str, Any]) -> Callable[[], Any]:
 
 def deep_gemm_unfused(inputs: Mapping[str, Any], k_top: int) -> Callable[[], Any]:
     """DeepGEMM's scorer with cleaned logits, then torch.topk.  Raises ImportError when it is absent."""
-    import deep_gemm
     import torch
 
+    score = deep_gemm_scorer(inputs, clean=True)
+
     def run() -> Any:
-        scores = deep_gemm.fp8_mqa_logits(
-            inputs["q"],
-            (inputs["k"], inputs["k_scale"]),
-            inputs["w"],
-            inputs["k_start"],
-            inputs["k_end"],
-            clean_logits=True,
-        )
+        scores = score()
         return torch.topk(scores, min(k_top, scores.shape[1]), dim=1, sorted=False)
 
     return run

@@ -13,18 +13,26 @@ from collections.abc import Callable
 from typing import Any
 
 from attribution.declare import Check, Flags, Inputs, Knobs, Shape, load_kernel, shipped_root
+from attribution.errors import InputError
 from attribution.launch import Call, Ceiling, Operator
 from attribution.measure import ceilings as pure
 
 from . import operator as op
+from .baselines import deep_gemm_scorer
 from .inputs import make
 
 ARCH = "sm_90a"
 METRICS = {
     "tensor_instructions": "sass__inst_executed_per_opcode[QGMMA]",
     "tma_loads": "sass__inst_executed_per_opcode[UTMALDG]",
+    "candidates": "sass__thread_inst_executed_true_per_opcode_with_modifier_all[STG.E.64]",
+    "scanned": "sass__thread_inst_executed_true_per_opcode_with_modifier_all[LDG.E.128.STRONG.GPU]",
 }
-"""Equal work by dynamic opcode counts: QGMMA is the warpgroup's FP8 matrix instruction, UTMALDG the tensor copy."""
+"""Equal work by dynamic opcode counts: QGMMA is the warpgroup's FP8 matrix instruction, UTMALDG the tensor copy.
+
+In main a store of eight bytes is one candidate, and TopK's loads of sixteen bytes are two entries each; these are counted by
+thread, where their predicate holds.
+"""
 TOLERANCE = {"f32": 1e-3, "packed": 2e-3, "f16": 3e-3}
 """Of a row's largest score; measured on an H200 on normal inputs: 2e-4, 8e-4, 12e-4."""
 ROWS_CHECKED = 64
@@ -47,16 +55,30 @@ def inputs(shape: Shape, distribution: str, seed: int) -> dict[str, Any]:
 
 
 def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
-    """The fused operator, or with STORE_SCORES the scorer followed by a selector."""
+    """The fused operator, or with STORE_SCORES a scorer followed by a selector.  Raises InputError without DeepGEMM's wheel."""
     made = op.launch(inputs, flags, knobs, {})
-    steps = made.steps()
     if not flags["STORE_SCORES"]:
-        return steps
+        return made.steps()
+    own = flags["SCORER"] == "own"
+    score = made.steps().steps if own else (Call("main", _deep_gemm(made, inputs, flags["SELECTOR"] == "torch")),)
     k_top, width = int(flags["K"]), min(int(flags["K"]), made.scores.shape[1])
     made.output.fill_(-1)
     select = _kernel_topk(made, inputs, k_top) if flags["SELECTOR"] == "topk" else _torch_topk(made, width)
     output = {"indices": made.output[:, :width] if width == k_top else made.output}
-    return Operator((*steps.steps, Call("select", select)), output)
+    return Operator((*score, Call("select", select)), output)
+
+
+def _deep_gemm(made: op.Operator, inputs: Inputs, clean: bool) -> Callable[[], None]:
+    """DeepGEMM's scorer, which makes a matrix of its own at each call; `clean`: with -inf outside the bounds."""
+    try:
+        score = deep_gemm_scorer(inputs, clean)
+    except ImportError as error:
+        raise InputError(f"SCORER = deep_gemm: {error}: install DeepGEMM's wheel, or choose SCORER = own") from error
+
+    def run() -> None:
+        made.scores = score()
+
+    return run
 
 
 def _torch_topk(made: op.Operator, width: int) -> Callable[[], None]:

@@ -45,6 +45,11 @@ FLAGS = {
     ),
     "SELECT_TILES": Flag(100, "SCHEDULE = shares: what one selection costs, in key tiles of BLOCK_Q 4 (GPU)"),
     "STORE_SCORES": Flag(False, "write the score matrix and select from it afterwards: the unfused operator"),
+    "SCORER": Flag(
+        "own",
+        "what writes the score matrix: this kernel, or DeepGEMM's fp8_mqa_logits where its wheel is installed (GPU)",
+        ("own", "deep_gemm"),
+    ),
     "SELECTOR": Flag(
         "torch",
         "what selects from a score matrix that was written: torch.topk, or kernel topk (GPU)",
@@ -65,6 +70,8 @@ def illegal(flags: Flags) -> str | None:
             return f"{upper} needs {lower}: the ladder has no rung without it"
     if flags["STORE_SCORES"] and (flags["FILTER"] or not flags["REDUCE"]):
         return "STORE_SCORES writes reduced scores instead of filtering: set REDUCE = true and FILTER = false"
+    if flags["SCORER"] != "own" and not flags["STORE_SCORES"]:
+        return f"SCORER = {flags['SCORER']} writes a score matrix and fuses nothing: set STORE_SCORES = true"
     capacity = segments(flags) * int(flags["SEGMENT_CAPACITY"])
     if capacity < int(flags["K"]):
         return (
