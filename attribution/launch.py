@@ -43,10 +43,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Call:
-    """One step that is a torch call on the current stream, such as the selection of an unfused baseline."""
+    """One step that is a torch call on the current stream, such as the selection of an unfused baseline.
+
+    touches: CUDA tensors that it reads or writes, as far as a cold cache has to know of them.
+    """
 
     stage: str
     function: Callable[[], Any]
+    touches: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

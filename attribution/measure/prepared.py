@@ -152,9 +152,9 @@ class Prepared:
             tensor.view(torch.uint8).fill_(POISON)
 
     def tensors(self) -> Iterator[Any]:
-        """Every distinct tensor that a launch is given or that the operator leaves behind."""
+        """Every distinct tensor that a step is given or that the operator leaves behind."""
         seen = set()
-        given = [a for s in self.operator.steps if isinstance(s, Launch) for a in s.args]
+        given = [a for s in self.operator.steps for a in (s.args if isinstance(s, Launch) else s.touches)]
         for value in (*given, *self.operator.output.values()):
             if hasattr(value, "data_ptr") and value.data_ptr() not in seen:
                 seen.add(value.data_ptr())

@@ -55,19 +55,33 @@ def torch_topk(problem: Problem) -> Made:
 
 
 def flashinfer(problem: Problem) -> Made:
-    """The call under `flashinfer.top_k_ragged_transform`, which allocates its output: copying it would not be its time."""
-    import torch
-    from flashinfer.topk import get_topk_module
+    """The two ways that `flashinfer.top_k_ragged_transform` takes on a Hopper card, by its own choice at each call.
 
-    module, out = get_topk_module(), problem.indices()
+    That function allocates its output; copying it would not be its time, so what it calls is called here.
+    """
+    import torch
+    from flashinfer import topk as library
+
+    module, scores, out = library.get_topk_module(), problem.scores, problem.indices()
     lengths, starts = problem.end - problem.start, problem.start.clone()
     states = torch.zeros(1 << 20, dtype=torch.uint8, device=out.device)
     starts_or_none = starts if bool(starts.any()) else None
+    rows, columns = scores.shape
+    room = None
+    if library.can_use_cub_topk(None, scores, 0, False):
+        needed = module.cub_topk_ragged_transform_workspace_size(
+            scores, lengths, problem.k, 0, starts_or_none is not None
+        )
+        room = torch.empty(needed, dtype=torch.uint8, device=out.device)
 
     def run() -> None:
-        module.radix_topk_ragged_transform(
-            problem.scores, out, starts, lengths, states, problem.k, False, 0, False, row_starts=starts_or_none
-        )
+        way = library.is_cub_ragged_transform_beneficial  # asks whether a graph is being captured
+        if room is not None and way(None, rows, columns, scores.dtype, 0, False, False):
+            module.cub_topk_ragged_transform(scores, out, starts, lengths, room, problem.k, 0, starts_or_none)
+        else:
+            module.radix_topk_ragged_transform(
+                scores, out, starts, lengths, states, problem.k, False, 0, False, row_starts=starts_or_none
+            )
 
     return Made(run, {"indices": out})
 
@@ -110,13 +124,14 @@ def vllm_per_row(problem: Problem) -> Made:
 
 
 def _ours(**flags: str) -> Callable[[Problem], Made]:
-    """kernels/topk, tuned as it is declared but for these flags."""
+    """kernels/topk as it is tuned for the width, or with these flags and otherwise as it is declared."""
 
     def make(problem: Problem) -> Made:
         kernel, out = load_kernel(shipped_root(), "topk"), problem.indices()
         topk = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator").topk
         return Made(
-            lambda: topk(problem.scores, problem.start, problem.end, problem.k, out=out, flags=flags), {"indices": out}
+            lambda: topk(problem.scores, problem.start, problem.end, problem.k, out=out, flags=flags or None),
+            {"indices": out},
         )
 
     return make
