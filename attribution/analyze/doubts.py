@@ -92,4 +92,5 @@ def doubts(
         flags.add("rounds-lost")
     if there < planned:
         notes.append(f"{there} of {planned} planned rounds are there")
+        flags.add("rounds-missing")
     return blocked, notes, tuple(sorted(flags)), tuple(modes)

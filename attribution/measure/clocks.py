@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -131,19 +130,13 @@ class Nvml:
         if bits is None:
             bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         running = self._ask("nvmlDeviceGetComputeRunningProcesses")
-        # In a container the ids are another namespace's: this process is then one of those listed.
-        ours = os.getpid()
-        others = -1
-        if running is not None:
-            ids = [int(p.pid) for p in running]
-            others = len(ids) - 1 if ids and ours not in ids else sum(i != ours for i in ids)
         return Reading(
             number(self._ask("nvmlDeviceGetClockInfo", sm)),
             number(self._ask("nvmlDeviceGetMaxClockInfo", sm)),
             number(self._ask("nvmlDeviceGetTemperature", 0)),
             number(self._ask("nvmlDeviceGetPowerUsage"), 1e-3),
             None if bits is None else reason_names(int(bits)),
-            others,
+            _others(running),
         )
 
     def driver(self) -> str:
@@ -162,6 +155,14 @@ class Nvml:
             "highest_sm_mhz": self._ask("nvmlDeviceGetMaxClockInfo", 1),
             "memory_mhz": self._ask("nvmlDeviceGetClockInfo", 2),
         }
+
+
+def _others(running: Sequence[Any] | None) -> int:
+    """Processes besides this one, which is on the card itself: a list that does not even show one process is blind, -1.
+
+    In a container the ids are another namespace's: this process is then one of those listed.
+    """
+    return len({int(p.pid) for p in running}) - 1 if running else -1
 
 
 def tick_ns(stamps: Sequence[int] | NDArray[np.int64]) -> float:

@@ -177,8 +177,11 @@ def test_an_arm_of_which_runs_failed_decides_nothing() -> None:
 
 
 def test_rounds_that_were_planned_and_are_not_there_are_said() -> None:
-    assert "20 of 24 planned rounds are there" in judged(measured(), planned_rounds=24).reasons
-    assert not any("planned" in reason for reason in judged(measured(), planned_rounds=20).reasons)
+    short, whole = (judged(measured(), planned_rounds=rounds) for rounds in (24, 20))
+    assert "20 of 24 planned rounds are there" in short.reasons
+    assert "rounds-missing" in short.flags
+    assert not any("planned" in reason for reason in whole.reasons)
+    assert "rounds-missing" not in whole.flags
 
 
 def test_swapped_variant_labels_are_void() -> None:

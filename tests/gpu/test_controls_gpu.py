@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attribution.analyze.contrast import contrast
 from attribution.claim import answers
 from attribution.declare import load_kernel, load_variants
 from attribution.measure import watch
@@ -33,7 +34,12 @@ base = "full"
 asks = "?"
 flags = { MMA = false, REDUCE = false, FILTER = false, SELECT = false, EMIT = false }
 same = ["tensor_instructions", "tma_loads"]
+[unwatched]
+base = "full"
+asks = "The broken control, of which nobody asks whether its machine code has the work?"
+flags = { MMA = false, REDUCE = false, FILTER = false, SELECT = false, EMIT = false }
 """
+SAME = ("tensor_instructions", "tma_loads")
 
 
 def measured(root: Path, home: Path, names: list[str], scopes: tuple[str, ...]) -> Recording:
@@ -60,8 +66,17 @@ def test_a_control_without_matrix_instructions_is_refused_before_it_runs(root: P
 
 
 @pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
-def test_the_honest_control_executes_as_many_matrix_instructions_and_loads(root: Path, tmp_path: Path) -> None:
-    made = measured(root, tmp_path, ["math_only"], ("graph", "ncu"))
+def test_dynamic_counts_tell_the_honest_control_from_the_one_that_lost_its_work(root: Path, tmp_path: Path) -> None:
+    made = measured(root, tmp_path, ["math_only", "unwatched"], ("graph", "ncu"))
     assert made.manifest["measuring"]["skipped"] == []
-    found = answers(made, "main", "graph").set_index("arm").loc["math_only"]
-    assert found["equal_work"] == "equal"
+    assert set(made.table("runs")["status"]) == {"ok"}
+    assert made.table("checks")["passed"].all()
+    assert answers(made, "main", "graph").set_index("arm").loc["math_only", "equal_work"] == "equal"
+    tables = [made.table(name) for name in ("runs", "times", "checks", "counters")]
+    honest, broken = (
+        contrast(*tables, base="full", arm=arm, stage="main", scope="graph", same=SAME)
+        for arm in ("math_only", "unwatched")
+    )
+    assert honest.verdict != "void"
+    assert broken.verdict == "void"
+    assert any(r.startswith("unequal work: tensor_instructions") and r.endswith("!= 0") for r in broken.reasons)

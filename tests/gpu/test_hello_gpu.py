@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def measured(
         timeout_s,
     )
     shape = {"rows": asked.get("rows", SMALL["rows"]), "columns": SMALL["columns"]}
-    over = Overrides(shape, {}, wanted.knobs(kernel, {}), rounds=6)  # type: ignore[arg-type]
+    over = Overrides(shape, {}, wanted.knobs(kernel, {}), rounds=asked.get("rounds", 6))  # type: ignore[arg-type]
     planned = plan(kernel, variants, names, over)
     return start.measure(wanted, planned, kernel, variants, path, lambda *_: None, False, False)
 
@@ -70,31 +72,48 @@ def test_a_recording_has_every_scope_a_trace_and_right_outputs(root: Path, tmp_p
     assert found.verdict != "void"
 
 
-def test_cold_is_slower_than_warm_where_everything_fits_the_cache(root: Path, tmp_path: Path) -> None:
-    hello = load_kernel(root, "hello")
+@pytest.fixture(scope="module")
+def caches(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
+    """hello on a matrix that the L2 holds whole: warm and cold, with its counters where ncu is there."""
+    hello, home = load_kernel(root, "hello"), tmp_path_factory.mktemp("caches")
+    scopes = ["graph", "ncu"] if shutil.which("ncu") else ["graph"]
+    given = {"rows": 64, "scopes": scopes, "rounds": 12}
     variants = load_variants(root, hello)
+    return {name: measured(hello, variants, ["vector"], home / name, cache=name, **given) for name in ("warm", "cold")}
+
+
+def test_cold_is_slower_than_warm_where_everything_fits_the_cache(caches: dict[str, Recording]) -> None:
     medians = {}
-    for cache in ("warm", "cold"):
-        made = measured(hello, variants, ["vector"], tmp_path / cache, cache=cache, rows=64)
-        times = made.table("times")
-        medians[cache] = times.loc[times["scope"] == "graph", "time_ns"].median()
+    for cache, made in caches.items():
+        times = made.table("times").astype({"scope": str, "cache": str})
         assert set(times.loc[times["scope"] == "graph", "cache"]) == {cache}
+        medians[cache] = times.loc[times["scope"] == "graph", "time_ns"].median()
     assert medians["cold"] > 1.3 * medians["warm"]
 
 
 @pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
-def test_the_l2_hits_where_it_is_warm_and_misses_where_it_is_cold(root: Path, tmp_path: Path) -> None:
-    hello = load_kernel(root, "hello")
+def test_the_l2_hits_where_it_is_warm_and_misses_where_it_is_cold(caches: dict[str, Recording]) -> None:
     share = {}
-    for cache in ("warm", "cold"):
-        scopes = ["graph", "ncu"]
-        made = measured(
-            hello, load_variants(root, hello), ["vector"], tmp_path / cache, cache=cache, rows=64, scopes=scopes
-        )
+    for cache, made in caches.items():
         assert made.manifest["measuring"]["skipped"] == []
         counted = made.table("counters").astype({"metric": str}).groupby("metric")["value"].mean()
         share[cache] = counted["l2_sectors_hit"] / counted["l2_sectors"]
     assert share["cold"] < 0.2 < 0.8 < share["warm"]
+
+
+def test_another_process_on_the_card_is_noticed_and_recorded(root: Path, tmp_path: Path) -> None:
+    hello = load_kernel(root, "hello")
+    code = "import torch, sys; torch.zeros(1, device='cuda'); print('there', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"there\n"
+        made = measured(hello, load_variants(root, hello), ["vector"], tmp_path / "a", scopes=["graph"])
+        other.kill()
+    assert made.manifest["machine"]["start_others"] == 1
+    assert (made.table("conditions")["others"] == 1).all()
+    times = made.table("times").astype({"scope": str, "flags": str})
+    assert times.loc[times["scope"] == "graph", "flags"].str.contains("shared-gpu").all()
+    assert "shared-gpu" in answers(made, "main", "graph").set_index("arm").loc["null", "flags"]
 
 
 @pytest.fixture

@@ -108,3 +108,7 @@ def test_a_card_that_does_not_answer_is_unknown_in_every_value() -> None:
 def test_process_ids_of_another_namespace_count_this_one_once() -> None:
     listed = [SimpleNamespace(pid=999_999_999)]
     assert Nvml(card(nvmlDeviceGetComputeRunningProcesses=listed)).read().others == 0
+
+
+def test_a_list_without_this_process_does_not_say_that_nobody_else_is_there() -> None:
+    assert Nvml(card(nvmlDeviceGetComputeRunningProcesses=[])).read().others == -1
