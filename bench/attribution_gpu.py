@@ -1,8 +1,10 @@
 """Recordings of index_topk on a GPU from which the attribution is computed; every one is a question of traces/README.md.
 
-    python -m bench.attribution_gpu FOLDER [NAME...]  measure all, or those named, into FOLDER
-    python -m bench.attribution_gpu builds [NAME...]  only compile their arms; needs no GPU
+    python -m bench.attribution_gpu FOLDER [NAME...]          measure all, or those named, into FOLDER
+    python -m bench.attribution_gpu FOLDER --pilot [NAME...]  one round of each on few keys: does all of it run?
+    python -m bench.attribution_gpu builds [NAME...]          only compile their arms; needs no GPU
 In: a Hopper GPU.  Out: recordings `h200-index-topk-NAME`.  Nothing is tuned and nothing is concluded here.
+A recording that is there already is left alone, and one that fails is a sentence: the next one is measured all the same.
 Misuse: rows of the same recording are paired; two of these recordings were measured at different times.
 """
 
@@ -13,48 +15,60 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attribution.build import build
 from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.errors import AttrError
 from attribution.measure import probe, sweep, watch
 from attribution.measure.runs import planned_runs
 from attribution.measure.worker import Options
 from attribution.plan import Overrides, Plan, json_text, plan
 
 RUNGS = ("load_only", "math_only", "score_only", "filter_only", "select_only")
+MECHANISMS = (
+    "serial", "serial_filter_only", "scan_reserved", "shared", "split", "no_spill", "block_q_1", "block_q_2", "two_stages",
+    "ctas_264", "packed", "unfused", "unfused_topk",
+)  # fmt: skip
+VERSIONS = ("version_serial", "version_overlapped", "version_counts", "version_spill", "version_final")
 ROWS: Mapping[str, FlagValue] = {"SCHEDULE": "rows"}
 """Whole rows stay on one SM, so that a law of rows can be asked for."""
+LONG: Mapping[str, int] = {"q": 4096, "n": 131072}
 SMS = 132
 """Of the card that builds are made for when there is none."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One recording: variants by name or by prefix (`ctas_*`), shape, flags of every arm, and how it is measured."""
+    """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured."""
 
     variants: tuple[str, ...]
-    shape: Mapping[str, int]
+    shapes: tuple[Mapping[str, int], ...]
     flags: Mapping[str, FlagValue] = field(default_factory=dict)
     rounds: int = 12
-    traced_rounds: int = 4
-    samples: int = 6
-    counters: bool = False
+    traced_rounds: int = 2
+    samples: int = 4
+    scopes: tuple[str, ...] = ("event",)
     distributions: tuple[str, ...] = ("normal",)
 
+    def pilot(self) -> Asked:
+        """The same arms once, on as few keys as all of them take."""
+        shape = {"q": min(shape["q"] for shape in self.shapes), "n": 8192}
+        return replace(self, shapes=(shape,), rounds=1, traced_rounds=min(1, self.traced_rounds), samples=1)
+
     def plans(self, kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> list[Plan]:
-        """One plan a distribution, with one CTA on each SM.  Raises InputError."""
+        """One plan a point, with one CTA on each SM.  Raises InputError."""
         names = [v for want in self.variants for v in variants if v == want or want == _prefix(v)]
         knobs = {"sms": sms, "ctas": sms}
         return [
-            plan(kernel, variants, names, Overrides(self.shape, self.flags, knobs, name, rounds=self.rounds))
+            plan(kernel, variants, names, Overrides(shape, self.flags, knobs, name, rounds=self.rounds))
+            for shape in self.shapes
             for name in self.distributions
         ]
 
     def options(self) -> Options:
-        scopes = ("event", "ncu") if self.counters else ("event",)
-        return Options(scopes=scopes, samples=self.samples, traced_rounds=self.traced_rounds, timeout_s=60.0)
+        return Options(scopes=self.scopes, samples=self.samples, traced_rounds=self.traced_rounds, timeout_s=60.0)
 
 
 def _prefix(variant: str) -> str:
@@ -63,60 +77,78 @@ def _prefix(variant: str) -> str:
 
 
 RECORDINGS = {
-    "ledger": Asked(RUNGS, {"q": 4096, "n": 131072}, samples=4, counters=True),
-    "rows": Asked(("score_only", "ctas_66", "ctas_103", "ctas_144"), {"q": 4096, "n": 131072}, ROWS, samples=4),
-    "ctas": Asked(("ctas_*",), {"q": 4096, "n": 32768}, ROWS, rounds=8, traced_rounds=2),
+    "ledger": Asked(RUNGS, (LONG,), traced_rounds=4, scopes=("event", "ncu")),
+    "rows": Asked(("score_only", "ctas_*"), (LONG,), ROWS, rounds=8),
     "slack": Asked(
-        ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"), {"q": 4096, "n": 32768}, rounds=8
+        ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"), ({"q": 4096, "n": 32768},), rounds=8
     ),
-    "block-q": Asked(("block_q_*",), {"q": 512, "n": 131072}, rounds=8, traced_rounds=2, counters=True),
+    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu")),
+    "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0, scopes=("event", "ncu")),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
-        {"q": 512, "n": 32768},
+        ({"q": 512, "n": 32768},),
         rounds=6,
         traced_rounds=0,
         distributions=("normal", "clustered", "ties", "overflow", "plus_100"),
     ),
-}
+    "shapes": Asked(
+        (*RUNGS, *MECHANISMS),
+        (
+            *({"q": 4096, "n": n} for n in (8192, 32768, 131072)),
+            *({"q": q, "n": 131072} for q in (2048, 512, 64)),
+        ),
+        rounds=4,
+        traced_rounds=1,
+        scopes=("event", "graph"),
+    ),
+}  # fmt: skip
 
 
-def builds(names: Iterable[str], kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> int:
+def builds(asked: Iterable[Asked], kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> int:
     """Compile what these recordings run, all cores at it, so that no worker compiles; returns how many builds there are."""
     flags = {}
-    for asked in (RECORDINGS[name] for name in names):
-        for run in planned_runs(asked.plans(kernel, variants, sms)[0], asked.traced_rounds):
+    for one in asked:
+        for run in planned_runs(one.plans(kernel, variants, sms)[0], one.traced_rounds):
             flags[json_text(run.arm.flags)] = run.arm.flags
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return len({made.identity for made in pool.map(lambda one: build(kernel, one), flags.values())})
 
 
-def record(
-    name: str, asked: Asked, kernel: Kernel, variants: Mapping[str, Variant], gpu: probe.Gpu, folder: Path
-) -> None:
-    """Measure one recording into `folder`.  Raises InputError, MeasureError, DataError."""
-    path, plans = folder / f"h200-index-topk-{name}", asked.plans(kernel, variants, gpu.sms)
-    if len(plans) == 1:
-        watch.execute(plans[0], kernel, variants, path, lambda *_: None, asked.options())
-    else:
-        sweep.on_gpu(plans, kernel, variants, path, lambda *_: None, asked.options(), {}, {})
+def record(name: str, asked: Asked, kernel: Kernel, variants: Mapping[str, Variant], sms: int, folder: Path) -> str:
+    """Measure one recording into `folder`; returns what became of it, in a few words."""
+    path = folder / f"h200-index-topk-{name}"
+    if path.exists():
+        return "is there already"
+    began_s = time.monotonic()
+
+    def progress(done: int, total: int, label: str) -> None:
+        print(f"    {time.monotonic() - began_s:6.1f} s  {done} of {total}: {label}", flush=True)
+
+    try:
+        plans = asked.plans(kernel, variants, sms)
+        if len(plans) == 1:
+            watch.execute(plans[0], kernel, variants, path, progress, asked.options())
+        else:
+            sweep.on_gpu(plans, kernel, variants, path, progress, asked.options(), {}, {})
+    except AttrError as error:
+        return f"failed after {time.monotonic() - began_s:.0f} s: {error}"
+    return f"{time.monotonic() - began_s:.0f} s"
 
 
 def main(arguments: list[str]) -> None:
     kernel = load_kernel(shipped_root(), "index_topk")
     variants = load_variants(shipped_root(), kernel)
-    names = arguments[1:] or list(RECORDINGS)
+    pilot, names = "--pilot" in arguments, [name for name in arguments[1:] if name != "--pilot"]
+    asked = {name: RECORDINGS[name].pilot() if pilot else RECORDINGS[name] for name in names or RECORDINGS}
     began_s = time.monotonic()
     gpu = None if arguments[0] == "builds" else probe.find()
     if isinstance(gpu, str):
         raise SystemExit(f"attribution_gpu: {gpu}")
-    made = builds(names, kernel, variants, gpu.sms if gpu else SMS)
+    made = builds(asked.values(), kernel, variants, gpu.sms if gpu else SMS)
     print(f"{made} builds: {time.monotonic() - began_s:.0f} s", flush=True)
-    for name in names:
-        if gpu is None:
-            break
-        began_s = time.monotonic()
-        record(name, RECORDINGS[name], kernel, variants, gpu, Path(arguments[0]))
-        print(f"{name}: {time.monotonic() - began_s:.0f} s", flush=True)
+    for name, one in asked.items():
+        if gpu is not None:
+            print(f"{name}: {record(name, one, kernel, variants, gpu.sms, Path(arguments[0]))}", flush=True)
 
 
 if __name__ == "__main__":

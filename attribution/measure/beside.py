@@ -1,6 +1,6 @@
 """Runs beside the timed ones: scopes ncu and cupti, each in a worker of its own, as rows of the same recording.
 
-In: the order that the timed worker had, what it left.  Out: runs in the partial recording; a `Skip` for what went wrong.
+In: the plans, what the timed worker left.  Out: runs in the partial recording; a `Skip` for what went wrong.
 The times that were measured are never lost to a profiler that failed: the reason is recorded.
 Misuse: their round is the turn of the profiler and their position that of the arm's first run: they belong to no pair.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from attribution.errors import AttrError, MeasureError
 from attribution.measure import cupti, ncu, reading
 from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
-from attribution.measure.worker import LOG, MACHINE, Order
+from attribution.measure.worker import LOG, MACHINE, Options
 from attribution.partial import Partial
 from attribution.plan import NULL, Plan, PlannedRun
 
@@ -28,68 +28,74 @@ if TYPE_CHECKING:
 
     from attribution.measure.watch import Ended
 
-Start = Callable[[Order, Sequence[str]], "Ended"]
-"""Runs a worker of this order under this command to its end."""
+Start = Callable[[str, Sequence[str]], "Ended"]
+"""Runs a worker in this mode under this command to its end."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """The recording under way."""
+    """The recording under way: its points, each a plan with its runs, and (point, question, arm) of those that were refused."""
 
-    plan: Plan
+    points: Sequence[tuple[Plan, Mapping[int, PlannedRun]]]
     path: Path
     partial: Partial
-    runs: Mapping[int, PlannedRun]
     command: Sequence[str]
+    options: Options
+    refused: Collection[tuple[int, str, str]] = ()
 
-    def add(self, order: Order, scopes: Sequence[str], start: Start) -> list[Skip]:
+    def add(self, scopes: Sequence[str], start: Start) -> list[Skip]:
         """Measure what there is of cupti and ncu among `scopes`."""
         skips = []
         for scope, make in (("cupti", self._cupti), ("ncu", self._ncu)):
             if scope not in scopes:
                 continue
             try:
-                make(replace(order, mode=scope), start)
+                make(start)
             except (AttrError, OSError, ValueError, KeyError) as error:
                 reason = f"{error}{self._kept() if scope == 'ncu' else ''}"
                 skips.append(Skip(scope, reason))
-                self._failed(order, f"scope {scope}: {reason}")
+                self._failed(f"scope {scope}: {reason}")
         return skips
 
-    def _failed(self, order: Order, reason: str) -> None:
+    def _failed(self, reason: str) -> None:
         """A failed row for each arm that the profiler was to run."""
-        refused = {(q, a) for q, a, _ in order.refused}
-        there = {(q.base, a.name) for q in self.plan.questions for a in q.arms if a.name != NULL} - refused
-        for question, arm in sorted(there):
-            facts = {"question": question, "arm": arm, "build": "", "inputs": "", "checks": []}
+        there = {
+            (i, q.base, a.name)
+            for i, (plan, _) in enumerate(self.points)
+            for q in plan.questions
+            for a in q.arms
+            if a.name != NULL
+        }
+        for point, question, arm in sorted(there - set(self.refused)):
+            facts = {"point": point, "question": question, "arm": arm, "build": "", "inputs": "", "checks": []}
             self._keep(facts, self._next(), {}, reason)
 
     def _next(self) -> int:
-        return max([*self.runs, *self.partial.done()]) + 1
+        return max([*(run for _, runs in self.points for run in runs), *self.partial.done()]) + 1
 
-    def _cupti(self, order: Order, start: Start) -> None:
+    def _cupti(self, start: Start) -> None:
         import pandas as pd
 
-        ended = start(order, self.command)
+        ended = start("cupti", self.command)
         if ended.kind != "finished":
             raise MeasureError(f"under torch.profiler the worker ended: {ended.reason}")
         for arm in self._json(cupti.RESULT):
             number = self._next()
             columns = ["scope", "stage", "sample", "time_ns", "clock_mhz"]
             times = pd.DataFrame(arm["rows"], columns=columns).assign(
-                cache=order.options.cache, clock="as-found", flags="clock-unknown"
+                cache=self.options.cache, clock="as-found", flags="clock-unknown"
             )
             looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
             tables = {"times": times, "checks": pd.DataFrame(looked)}
             self._keep(arm, number, {k: frame.assign(run=number) for k, frame in tables.items() if len(frame)})
 
-    def _ncu(self, order: Order, start: Start) -> None:
+    def _ncu(self, start: Start) -> None:
         file = self.partial.folder / ncu.REPORT
         metrics = self._json(MACHINE).get("metrics", {})
-        cache = order.options.cache
+        cache = self.options.cache
         if cache == "cold":
             metrics = {meaning: metrics[meaning] for meaning in ncu.COLD if meaning in metrics}
-        ended = start(order, ncu.command(self.command, file, list(metrics.values())))
+        ended = start("ncu", ncu.command(self.command, file, list(metrics.values())))
         if ended.kind != "finished":
             raise MeasureError(f"under ncu the worker ended: {ended.reason}")
         if not file.is_file():
@@ -103,14 +109,15 @@ class Beside:
     def _keep(self, arm: Mapping[str, Any], number: int, tables: Mapping[str, pd.DataFrame], reason: str = "") -> None:
         import pandas as pd
 
-        like = next(r for r in self.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
+        plan, runs = self.points[arm.get("point", 0)]
+        like = next(r for r in runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
         bad = [
             f"wrong output of the profiled run: {name}: {detail}"
             for name, passed, detail in arm["checks"]
             if not passed
         ]
         reason = reason or next(iter(bad), "")
-        row = {**run_facts(self.plan, like), "run": number, "round": arm.get("round", 0), "predecessor": ""}
+        row = {**run_facts(plan, like), "run": number, "round": arm.get("round", 0), "predecessor": ""}
         row |= {
             "build": arm["build"],
             "inputs": arm["inputs"],

@@ -8,7 +8,7 @@ Misuse: these run after the timed rounds and are not paired with them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from attribution.plan import NULL, Plan
 if TYPE_CHECKING:
     from attribution.measure.cuda import CudaMachine
     from attribution.measure.prepared import Prepared
-    from attribution.measure.worker import Order, Tell
+    from attribution.measure.worker import Options, Order, Tell
 
 
 BASE_TURNS = 3
@@ -27,20 +27,24 @@ BASE_TURNS = 3
 
 
 def _arms(
-    machine: CudaMachine, plan: Plan, order: Order, tell: Tell, base_turns: int = 1
+    machine: CudaMachine,
+    plan: Plan,
+    refused: Collection[tuple[str, str]],
+    tell: Tell,
+    mode: str,
+    base_turns: int = 1,
 ) -> Iterator[tuple[int, list[Prepared], dict[str, Any]]]:
     """(number, copies that ran once, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
 
     The first copy is what is profiled, the others are there where the cache is to be cold: running them evicts it.
     Checks of its output are added to the facts behind each turn.
     """
-    refused = {(q, a) for q, a, _ in order.refused}
     case = machine.case(plan.seed)
     arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL and (q.base, a.name) not in refused]
     turns = [(0, *pair) for pair in arms]
     turns += [(turn, q, a) for turn in range(1, base_turns) for q, a in arms if a.name == q]
     for number, (turn, question, arm) in enumerate(turns):
-        tell("progress", done=number, total=len(turns), label=f"{arm.name} under {order.mode}")
+        tell("progress", done=number, total=len(turns), label=f"{arm.name} under {mode}")
         copies = machine.guarded(lambda arm=arm: machine.copies(arm, case.inputs))  # type: ignore[misc]
         for one in copies:
             machine.guarded(one.run)
@@ -62,18 +66,31 @@ def _evict(others: list[Prepared]) -> None:
 
 
 def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
-    """Each step inside two NVTX ranges: the outer is what ncu profiles, the inner names the step."""
+    """Every arm's launches, as `launches` makes them, told in the folder."""
+    refused = {(q, a) for q, a, _ in order.refused}
+    (folder / ncu.LAUNCHES).write_text(
+        json.dumps(launches(machine, plan, refused, order.options, tell)), encoding="utf-8"
+    )
+
+
+def launches(
+    machine: CudaMachine, plan: Plan, refused: Collection[tuple[str, str]], options: Options, tell: Tell, first: int = 0
+) -> list[dict[str, Any]]:
+    """Each step inside two NVTX ranges: the outer is what ncu profiles, the inner names the step.
+
+    Arms are numbered from `first`.
+    """
     import torch
 
     made = []
-    for number, (prepared, *others), facts in _arms(machine, plan, order, tell, BASE_TURNS):
+    for number, (prepared, *others), facts in _arms(machine, plan, refused, tell, "ncu", BASE_TURNS):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
-            if not {"operator", step.stage} & set(order.options.stages):
+            if not {"operator", step.stage} & set(options.stages):
                 prepared.run_step(place)
                 continue
             _evict(others)
-            name = ncu.range_name(number, place, step.stage)
+            name = ncu.range_name(first + number, place, step.stage)
             torch.cuda.nvtx.range_push(ncu.RANGE)
             torch.cuda.nvtx.range_push(name)
             prepared.run_step(place)
@@ -83,7 +100,7 @@ def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell
             entry, grid = (step.entry, list(step.grid)) if isinstance(step, Launch) else ("", [])
             facts["steps"].append({"range": name, "stage": step.stage, "kernel_name": entry, "grid": grid})
         made.append(facts)
-    (folder / ncu.LAUNCHES).write_text(json.dumps(made), encoding="utf-8")
+    return made
 
 
 def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
@@ -91,8 +108,8 @@ def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, te
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    made = []
-    for _, (prepared, *others), facts in _arms(machine, plan, order, tell):
+    made, refused = [], {(q, a) for q, a, _ in order.refused}
+    for _, (prepared, *others), facts in _arms(machine, plan, refused, tell, "cupti"):
         steps = prepared.operator.steps
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
             for sample in range(order.options.samples):

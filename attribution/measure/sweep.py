@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from attribution.declare import Kernel, Variant, load_kernel
 from attribution.errors import DataError, InputError
-from attribution.measure import watch, worker
+from attribution.measure import ncu, profiled, watch, worker
+from attribution.measure.beside import Beside
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.job import Job, Machine, Progress
 from attribution.measure.manifest import manifest, source_hash
@@ -107,6 +108,8 @@ class Order:
     options: worker.Options
     files: Files
     refused: tuple[tuple[int, str, str, str], ...] = ()
+    mode: str = "time"
+    """`time`, or `ncu`: see `worker.Order`."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
@@ -118,12 +121,16 @@ class Order:
             raw = json.loads(path.read_text(encoding="utf-8"))
             options = worker.Options(**{**raw["options"], "scopes": tuple(raw["options"]["scopes"])})
             refused = tuple((int(p), str(q), str(a), str(r)) for p, q, a, r in raw["refused"])
-            return cls(raw["root"], tuple(raw["plans"]), raw["identity"], options, raw["files"], refused)
+            return cls(raw["root"], tuple(raw["plans"]), raw["identity"], options, raw["files"], refused, raw["mode"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is no job file: {type(error).__name__}: {error}") from error
 
 
-def serve(arguments: list[str], make: worker.Maker) -> int:
+Launches = Callable[..., list[dict[str, Any]]]
+"""`profiled.launches`, or what stands in for it."""
+
+
+def serve(arguments: list[str], make: worker.Maker, launches: Launches = profiled.launches) -> int:
     """Go through all points of the job of `arguments` (JOB.json, OUT).  Returns the exit code."""
     job_file, path = Path(arguments[0]), Path(arguments[1])
     tell = worker.teller(path.with_name(path.name + ".partial"))
@@ -143,17 +150,26 @@ def serve(arguments: list[str], make: worker.Maker) -> int:
         spent = {"runs_s": 0.0, "checks_s": 0.0}
         todo = points(partial, [Plan.from_facts(facts) for facts in order.plans], order.options.traced_rounds)
         last = todo[-1].first_run + len(todo[-1].runs)
+        made: list[dict[str, Any]] = []
         for point in todo:
-            if len(point.done()) == len(point.runs):
+            if order.mode == "time" and len(point.done()) == len(point.runs):
                 continue
             refused = {(q, a): reason for p, q, a, reason in order.refused if p == point.number}
             machine = make(kernel, point.plan, order.options, tell)
+            if order.mode == "ncu":
+                found = launches(machine, point.plan, refused, order.options, tell, len(made))
+                made += [{**facts, "point": point.number} for facts in found]
+                del machine
+                gc.collect()
+                continue
             worker.keep_facts(partial.folder, machine.facts())
             progress: Progress = lambda done, of, label: tell("progress", done=done, total=last, label=label)  # noqa: E731
             job = point.execute(kernel, machine, progress, refused, began)
             spent = {"runs_s": spent["runs_s"] + job.runs_s, "checks_s": spent["checks_s"] + job.checks_s}
             del machine, job
             gc.collect()  # a point's matrices are gigabytes
+        if order.mode == "ncu":
+            (partial.folder / ncu.LAUNCHES).write_text(json.dumps(made), encoding="utf-8")
         tell("finished", rounds=todo[0].plan.rounds, stopping=None, **{k: round(v, 3) for k, v in spent.items()})
 
     return worker.told(tell, at, work)
@@ -195,9 +211,18 @@ def on_gpu(
             break
         order = replace(order, refused=(*order.refused, _refuse(ended, todo, partial)))
     assert ended.values is not None
+
+    def start(mode: str, wrapped: Sequence[str]) -> watch.Ended:
+        asked = replace(order, mode=mode)
+        return watch.run_worker(asked, path, partial.folder, wrapped, options.timeout_s, progress, wait=True)
+
+    refused = {(point, question, arm) for point, question, arm, _ in order.refused}
+    beside = Beside([(p.plan, p.runs) for p in todo], path, partial, command, options, refused)
+    skips = beside.add([scope for scope in options.scopes if scope == "ncu"], start)
     machine = json.loads((partial.folder / worker.MACHINE).read_text(encoding="utf-8"))
     facts = facts_of(plans, kernel, variants, machine) | dict(extra)
     facts["measuring"] = {**watch.as_json(asdict(options)), "lost": [[q, a, r] for _, q, a, r in order.refused]}
+    facts["measuring"]["skipped"] = [asdict(skip) for skip in skips]
     facts["cost"] = {"wall_s": round(time.monotonic() - began_s, 3)}
     facts["cost"] |= {name: ended.values[name] for name in ("runs_s", "checks_s")}
     return partial.publish(facts, overwrite)

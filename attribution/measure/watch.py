@@ -85,10 +85,12 @@ def execute(
     assert ended.values is not None
     timed_s = time.monotonic() - began_s
 
-    def start(asked: Order, wrapped: Sequence[str]) -> Ended:
+    def start(mode: str, wrapped: Sequence[str]) -> Ended:
+        asked = replace(order, mode=mode)
         return run_worker(asked, path, partial.folder, wrapped, options.timeout_s, progress, wait=True)
 
-    skips = Beside(plan, path, partial, runs, command).add(order, options.scopes, start)
+    refused = {(0, question, arm) for question, arm, _ in order.refused}
+    skips = Beside([(plan, runs)], path, partial, command, options, refused).add(options.scopes, start)
     machine = json.loads((partial.folder / MACHINE).read_text(encoding="utf-8"))
     facts = manifest(replace(plan, rounds=ended.values["rounds"]), kernel, variants, machine)
     facts["measuring"] = {**as_json(asdict(options)), "lost": [list(r) for r in order.refused]}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ncu import REPORT, fake_ncu
 
 from attribution.analyze.contrast import contrasts
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
@@ -43,11 +44,12 @@ def on_gpu(
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     fault: str = ":",
+    scopes: tuple[str, ...] = ("graph",),
     **more: Any,
 ) -> Recording:
     monkeypatch.setenv("FAKE", fault)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    options = Options(scopes=("graph",), traced_rounds=0, timeout_s=30.0)
+    options = Options(scopes=scopes, traced_rounds=0, timeout_s=30.0)
     asked = plans(hello, variants)
     return sweep.on_gpu(
         asked, hello, variants, path, lambda *_: None, options, {}, {"note": "kept"}, command=FAKE, **more
@@ -82,6 +84,31 @@ def test_a_fault_stays_at_its_point(
     assert (bad["reason"] != "").all()
     assert len(runs) == 2 * ROUNDS * ARMS
     assert len(made.manifest["measuring"]["lost"]) == (fault != "wrong")
+
+
+def test_under_ncu_one_worker_goes_through_all_points_and_each_counter_stands_at_its_own(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    fake_ncu(tmp_path / "bin", monkeypatch, str(REPORT))
+    made = on_gpu(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
+    assert made.manifest["measuring"]["skipped"] == []
+    counters = made.table("counters").astype({"scope": str}).query("scope == 'ncu'")
+    runs = made.table("runs").astype({"arm": str, "shape": str}).set_index("run")
+    profiled = runs.loc[sorted(counters["run"].unique()), ["arm", "shape"]]
+    assert profiled.to_numpy().tolist() == [["vector", "rows=8,columns=512"], ["scalar", "rows=16,columns=512"]]
+    assert len(runs) == 2 * ROUNDS * ARMS + 2
+
+
+def test_a_sweep_that_ncu_could_not_profile_keeps_its_times_and_fails_every_point(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ncu(tmp_path / "bin", monkeypatch, "", "==WARNING== No kernels were profiled.")
+    made = on_gpu(hello, variants, tmp_path / "a", monkeypatch, scopes=("graph", "ncu"))
+    runs = made.table("runs").astype({"arm": str, "shape": str, "status": str})
+    assert runs["status"].tolist() == ["ok"] * 2 * ROUNDS * ARMS + ["failed"] * 4
+    assert runs.loc[runs["status"] == "failed", "shape"].nunique() == 2
+    assert made.manifest["measuring"]["skipped"][0]["scope"] == "ncu"
 
 
 def test_a_worker_that_cannot_measure_says_why(

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fake_ncu import REPORT, fake_ncu
 
 from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
@@ -238,27 +239,6 @@ watch.execute(t.planned(hello, variants), hello, variants, Path({str(tmp_path / 
     while Path(f"/proc/{pid}").exists() and "zombie" not in Path(f"/proc/{pid}/status").read_text():
         assert time.monotonic() < until + 30, "the worker is still there"
         time.sleep(0.1)
-
-
-REPORT = Path(__file__).parents[2] / "traces" / "hello-h200.ncu-rep"
-FAKE_NCU = """#!{python}
-import shutil, subprocess, sys
-at = sys.argv.index("--export")
-code = subprocess.run(sys.argv[at + 2:]).returncode
-print("{words}")
-if "{report}":
-    shutil.copyfile("{report}", sys.argv[at + 1])
-sys.exit(code)
-"""
-
-
-def fake_ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, report: str, words: str = "==PROF== Disconnected") -> None:
-    """An `ncu` on the PATH that runs the worker and leaves a recorded report, or none."""
-    folder.mkdir()
-    tool = folder / "ncu"
-    tool.write_text(FAKE_NCU.format(python=sys.executable, report=report, words=words))
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 def test_under_ncu_every_arm_runs_once_more_and_its_counters_stand_beside_the_times(
