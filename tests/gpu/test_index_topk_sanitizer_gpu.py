@@ -1,0 +1,81 @@
+"""compute-sanitizer on index_topk: clean on small inputs, and each tool finds what was planted for it.
+
+Skipped where there is no GPU or no compute-sanitizer.  racecheck does not see what TMA writes into shared memory: a wait that
+is missing there must be caught by exactness under a delay (test_index_topk_faults_gpu.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import planted_index_topk as planted
+import pytest
+import sanitized_index_topk
+
+from attribution.declare import load_kernel
+from attribution.measure.probe import Gpu, find
+
+GPU, TOOL = find(), shutil.which("compute-sanitizer")
+pytestmark = [
+    pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU)),
+    pytest.mark.skipif(TOOL is None, reason="compute-sanitizer is not on the PATH"),
+]
+FOUND, LIMIT_S = 99, 150
+Runs = dict[tuple[str, bool], "Future[subprocess.CompletedProcess[str]]"]
+
+
+def sanitized(tool: str, kernels: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    """Without torch's cache of memory, so that what lies beside a tensor is not allocated."""
+    command = [str(TOOL), "--tool", tool, "--error-exitcode", str(FOUND), "--target-processes", "application-only"]
+    if tool == "memcheck":
+        command += ["--report-api-errors", "no"]
+    command += [sys.executable, str(Path(sanitized_index_topk.__file__)), str(kernels)]
+    env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONPATH": str(root)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """All tools on the honest source and on that with their own fault, side by side: most of the time is torch's start."""
+    from attribution.build import build
+
+    def compiled(home: Path) -> Path:
+        kernel = load_kernel(home, "index_topk")
+        for flags in sanitized_index_topk.FLAGS:
+            build(kernel, flags)
+        return home
+
+    def whole(tool: str, home: Path) -> subprocess.CompletedProcess[str]:
+        return sanitized(tool, compiled(home), root)
+
+    pool, made = ThreadPoolExecutor(8), {}
+    for tool, fault in planted.SANITIZER.items():
+        home = tmp_path_factory.mktemp(tool)
+        planted.planted(root, home, fault)
+        made[tool, False] = pool.submit(whole, tool, root)
+        made[tool, True] = pool.submit(whole, tool, home)
+    return made
+
+
+def said(run: subprocess.CompletedProcess[str]) -> str:
+    return "\n".join(line for line in run.stdout.splitlines() if line.startswith("====="))[:3000] + run.stderr[-1000:]
+
+
+@pytest.mark.parametrize("tool", list(planted.SANITIZER))
+def test_small_inputs_are_clean(runs: Runs, tool: str) -> None:
+    run = runs[tool, False].result()
+    assert run.returncode == 0, said(run)
+    assert re.search(r"SUMMARY: 0 (errors|hazards)", run.stdout), said(run)
+
+
+@pytest.mark.parametrize("tool", list(planted.SANITIZER))
+def test_what_was_planted_is_found(runs: Runs, tool: str) -> None:
+    run = runs[tool, True].result()
+    assert run.returncode == FOUND, said(run)
+    assert "index_" in run.stdout

@@ -1,0 +1,95 @@
+"""Scores of index_topk's math path on a Hopper GPU against float64, within a bound that follows from the arithmetic.
+
+What each step may lose:
+- a matrix instruction adds 32 products and the accumulator, each cut off 13 bits below the largest of them (Hopper's FP8
+  tensor cores align before they add): 33 * 2^-13 of the largest;
+- f16 accumulators round after each of a product's four instructions, packed ones once: 2^-11 of the sum;
+- the sum over heads in f16: weights are rounded once and sums ten times, 2^-11 of the sum of absolute terms each, and what is
+  below f16's normal range loses up to 2^-17 of the largest weight; in f32 18 roundings of 2^-24;
+- queries that f16 could not hold are scaled down in e4m3, which loses up to 2^-10 of what a value was scaled by.
+Every score must lie within the bound, and the largest error of a row within TOLERANCE, which the measurement's check uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import exact_index_topk as exact
+import planted_index_topk as planted
+import pytest
+
+from attribution.declare import load_kernel
+from attribution.measure.probe import Gpu, find
+
+GPU = find()
+pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
+MATHS = ("f32", "packed", "f16")
+CHUNK, ALIGNED, HALF = 32, 33 * 2.0**-13, 2.0**-11
+
+
+def gpu_module(root: Path) -> Any:
+    kernel = load_kernel(root, "index_topk")
+    return importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.gpu")
+
+
+def scores_and_bounds(inputs: dict[str, Any], math: str) -> tuple[Any, Any]:
+    """float64 [Q, N]: scores, and how far from them the kernel's may lie."""
+    import torch
+
+    q, k, w = inputs["q"].double(), inputs["k"].double(), inputs["w"].double()
+    lost = torch.zeros((), dtype=torch.float64, device="cuda")
+    if math == "f16":
+        largest = (q.square().sum(2).amax() * k.square().sum(1).amax()).sqrt()
+        times = 2.0 ** (largest / 60_000).log2().ceil().clamp(min=0)
+        lost = torch.where(times > 1, 2 * times * 2.0**-10, 0.0) * k.abs().sum(1)
+    scores, bounds = [], []
+    for row in range(len(q)):
+        dot = torch.zeros((64, len(k)), dtype=torch.float64, device="cuda")
+        error = lost.expand(64, len(k)).clone() if lost.dim() else dot.clone()
+        for first in range(0, 128, CHUNK):
+            a, b = (t[..., first : first + CHUNK] for t in (q[row], k))
+            largest = dot.abs()
+            for i in range(CHUNK):
+                largest = torch.maximum(largest, a[:, i : i + 1].abs() * b[:, i].abs())
+            dot = dot + a @ b.T
+            error += ALIGNED * largest + (HALF * dot.abs() if math == "f16" else 0)
+        relu, weight = dot.clamp(min=0), w[row].abs()
+        if math != "f32":
+            error += (HALF if math == "packed" else 0) * relu
+        summed = weight @ relu
+        if math == "f32":
+            rounding = 18 * 2.0**-24 * summed
+        else:
+            rounding = 11 * HALF * summed + 2.0**-17 * weight.max() * (relu.sum(0) + 11)
+        scale = inputs["k_scale"].double()
+        scores.append((w[row] @ relu) * scale)
+        bounds.append((weight @ error * (1 + 12 * HALF) + rounding) * scale.abs() + 2.0**-22 * scores[-1].abs())
+    return torch.stack(scores), torch.stack(bounds)
+
+
+def errors(root: Path, honest: Path, distribution: str, math: str) -> tuple[float, float]:
+    """The largest error as a part of its bound, and as a part of its row's largest score; of what runs under `root`."""
+    inputs = dict(gpu_module(honest).inputs({"q": 6, "n": 4096}, distribution, 77))
+    inputs["k_end"] = inputs["k_end"] * 0 + 4096
+    found = exact.stored(root, inputs, exact.items({**exact.STORE, "REDUCE_MATH": math})).double()
+    scores, bounds = scores_and_bounds(inputs, math)
+    error = (found - scores).abs()
+    return float((error / bounds).max()), float((error.amax(1) / scores.abs().amax(1)).max())
+
+
+@pytest.mark.parametrize("math", MATHS)
+@pytest.mark.parametrize("distribution", ["normal", "plus_100", "times_1e-8", "ties", "clustered", "overflow", "amax"])
+def test_scores_lie_within_the_bound(root: Path, distribution: str, math: str) -> None:
+    of_bound, of_row = errors(root, root, distribution, math)
+    print(f"{distribution} {math}: {of_bound:.3f} of the bound, {of_row:.2e} of the row's largest")
+    assert of_bound <= 1
+    assert of_row <= gpu_module(root).TOLERANCE[math]
+
+
+def test_a_product_that_lacks_a_quarter_is_caught(root: Path, tmp_path: Path) -> None:
+    planted.planted(root, tmp_path, planted.SCORES)
+    of_bound, of_row = errors(tmp_path, root, "normal", "f16")
+    assert of_bound > 1
+    assert of_row > gpu_module(root).TOLERANCE["f16"]

@@ -1,0 +1,47 @@
+"""Faults that tests on a GPU plant into index_topk: each still applies to its source and compiles, without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import planted_index_topk as planted
+import pytest
+
+from attribution.build import target
+
+nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason='needs `pip install "attribution[cuda]"`')
+FAULTS = {**planted.EXACTNESS, **planted.WORK, **planted.SANITIZER, "scores": planted.SCORES}
+
+
+def errors(text: str) -> str:
+    """What the front end of the compiler has against the text (to PTX only: seconds less than machine code)."""
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"index_topk.cu", 0, None, None)
+    options = [b"-arch=compute_90a", b"-std=c++20"]
+    (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return log.decode() if int(failed) else ""
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_a_fault_applies_and_compiles(root: Path, tmp_path: Path, name: str) -> None:
+    fault = FAULTS[name]
+    kernel = planted.planted(root, tmp_path, fault)
+    assert errors(target(kernel, fault.flags).unit.text) == ""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_wrong_launches_apply_and_compile(root: Path, tmp_path: Path, number: int) -> None:
+    kernel = planted.planted(root, tmp_path, planted.LAUNCHES)
+    assert errors(target(kernel, {"FAULT": number}).unit.text) == ""
+
+
+def test_a_fault_whose_place_is_gone_is_noticed(root: Path, tmp_path: Path) -> None:
+    gone = planted.Fault((("filter.cuh", "what is not there", ""),))
+    with pytest.raises(AssertionError, match="filter.cuh has 0 times"):
+        planted.planted(root, tmp_path, gone)
+
+
+def test_what_does_not_compile_is_noticed(root: Path, tmp_path: Path) -> None:
+    kernel = planted.planted(root, tmp_path, planted.Fault((("math.cuh", planted.INSIDE, "(at >= )"),)))
+    assert "expected an expression" in errors(target(kernel, {}).unit.text)

@@ -1,0 +1,39 @@
+"""A child for compute-sanitizer: `python sanitized_index_topk.py ROOT` runs ROOT's index_topk on small inputs, and nothing else.
+
+Inputs are copied from the host, so that initcheck knows them as written.  z = 0: about half of the rows are repaired.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+FLAGS: list[dict[str, Any]] = [{}, {"REDUCE_MATH": "f32", "LAYOUT": "shared", "SEGMENT_CAPACITY": 2048, "BLOCK_Q": 2}]
+CTAS = (1, 7)
+
+
+def main(root: Path) -> None:
+    import numpy as np
+    import torch
+
+    from attribution.build import build
+    from attribution.declare import load_kernel
+
+    kernel = load_kernel(root, "index_topk")
+    package = kernel.inputs.__module__.rsplit(".", 1)[0]
+    gpu, operator = (importlib.import_module(f"{package}.{name}") for name in ("gpu", "operator"))
+    inputs = gpu.inputs({"q": 7, "n": 2304}, "normal", 1)
+    bounds = np.array([[0, 2304], [0, 700], [5, 2302], [9, 9], [100, 2300], [0, 2049], [0, 2304]], np.int32)
+    inputs["k_start"], inputs["k_end"] = (torch.from_numpy(b.copy()).cuda() for b in bounds.T)
+    for overrides in FLAGS:
+        flags = kernel.resolve_flags(overrides)
+        kernels = operator.load(build(kernel, flags).cubin)
+        for ctas in CTAS:
+            operator.launch(inputs, flags, {"ctas": ctas}, kernels, z=0.0).run()
+            torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
