@@ -25,6 +25,7 @@ from typing import Any
 
 from attribution.build import build
 from attribution.declare import load_kernel, shipped_root
+from attribution.launch import Launch
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ceiling, graph, normal
@@ -36,6 +37,8 @@ UNSEEN = [(3001, 20480), (777, 98304), (2048, 49152)]
 LARGEST, TRACED = (4096, 131072), (4096, 32768)
 SCORE_ONLY: dict[str, Any] = {"FILTER": False, "SELECT": False, "EMIT": False}
 MATH_ONLY: dict[str, Any] = {"REDUCE": False, **SCORE_ONLY}
+UNFUSED: dict[str, Any] = {"STORE_SCORES": True, **SCORE_ONLY, "SELECTOR": "topk"}
+"""A scorer, then the fastest selector of docs/selectors.md."""
 Times = dict[str, list[float]]
 
 
@@ -60,21 +63,23 @@ class Shape:
         self.kept: list[Prepared] = []  # a graph does not keep its tensors alive
         self.full = self.arm()
         self.wrong: list[str] = []
-        self.check()
+        self.check(self.full)
 
     def arm(self, leave_out: str = "", **overrides: Any) -> Prepared:
         flags = self.kernel.resolve_flags(overrides)
         made = self.gpu.operator(self.inputs, self.size, flags, {})
         made = replace(made, steps=tuple(s for s in made.steps if s.stage != leave_out))
-        prepared = Prepared(self.kernel, made, Module(build(self.kernel, flags)), int(flags["TRACE"]))
+        launches = any(isinstance(step, Launch) for step in made.steps)
+        module = Module(build(self.kernel, flags)) if launches else None
+        prepared = Prepared(self.kernel, made, module, int(flags["TRACE"]))
         self.kept.append(prepared)
         return prepared
 
-    def check(self) -> None:
-        self.full.poison()
-        self.full.run()
+    def check(self, prepared: Prepared) -> None:
+        prepared.poison()
+        prepared.run()
         want = self.gpu.reference(self.inputs, self.size, self.flags)
-        found = self.gpu.check(self.inputs, self.full.operator.output, want, self.size, self.flags)
+        found = self.gpu.check(self.inputs, prepared.operator.output, want, self.size, self.flags)
         self.wrong += [f"{c.name}: {c.detail}" for c in found if not c.passed]
 
     def scratch_bytes(self) -> int:
@@ -92,12 +97,19 @@ class Shape:
         made = graph(lambda: deep_gemm.fp8_mqa_logits(x["q"], keys, x["w"], *bounds, clean_logits=False))
         return lambda: made.replay()
 
+    def unfused(self, scorer: str) -> Callable[[], None]:
+        """The pipeline of this scorer (`own` or `deep_gemm`), checked."""
+        made = self.arm(**UNFUSED, SCORER=scorer)
+        self.check(made)
+        return made.graph()
+
     def times(self, more: dict[str, Callable[[], None]]) -> Times:
         arms = {"full": self.full.graph(), "again": self.arm().graph(), "main": self.full.graph("main"), **more}
+        arms["unfused_own"] = self.unfused("own")
         if scorer := self.scorer():
-            arms["scorer"] = scorer
+            arms |= {"scorer": scorer, "unfused_deep_gemm": self.unfused("deep_gemm")}
         found = paired(arms)
-        self.check()
+        self.check(self.full)
         return found
 
 
@@ -192,6 +204,9 @@ def table(kept: dict[str, Any]) -> Iterator[Row]:
         kept["milliseconds"][f"{rows}x{keys}"] = times
         yield against_scorer(what, times, most)
         yield Row(f"{what}: null pair", f"{ratio(times, 'again', 'full'):.3f}", "reported", None)
+        for arm in (name for name in times if name.startswith("unfused_")):
+            pipeline = f"{arm.removeprefix('unfused_')} scorer and kernel topk"
+            yield Row(f"{what}: operator / {pipeline}", f"{ratio(times, 'full', arm):.3f}", "reported", None)
         if (rows, keys) in LONG and "scorer" in times:
             ratios.append(ratio(times, "full", "scorer"))
         if (rows, keys) == LARGEST:
