@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ if not torch.cuda.is_available():
     pytest.skip("needs a GPU", allow_module_level=True)
 
 from attribution.declare import Kernel, load_kernel  # noqa: E402
+from attribution.errors import InputError  # noqa: E402
 from attribution.measure.prepared import Prepared  # noqa: E402
 from attribution.measure.sweep import part  # noqa: E402
 
@@ -52,6 +54,33 @@ def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distributio
     graph.replay()
     torch.cuda.synchronize()
     assert failed(gpu, inputs, prepared.operator.output, shape) == []
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_random_shapes_and_bounds(kernel: Kernel, selector: str) -> None:
+    """Rows that are empty, shorter than k, or begin anywhere; what is outside the bounds is -inf."""
+    if reason := part(kernel, "known").missing(selector):
+        pytest.skip(reason)
+    gpu, dice, wrong = part(kernel, "gpu"), random.Random(8), []
+    torch.manual_seed(8)
+    for case in range(60):
+        k = dice.choice([512, 1024, 2048])
+        shape = {"rows": dice.randint(1, 300), "columns": max(k, 128 * dice.randint(1, 300)), "k": k}
+        rows, columns = shape["rows"], shape["columns"]
+        end = torch.randint(0, columns + 1, (rows,), device="cuda", dtype=torch.int32)
+        start = torch.minimum(torch.randint_like(end, 0, columns), end) * dice.choice([0, 1])
+        at, levels = torch.arange(columns, device="cuda"), dice.choice([0, 3, 300])
+        scores = torch.randn(rows, columns, device="cuda")
+        scores = (scores * levels).round() / levels if levels else scores
+        scores[(at < start[:, None]) | (at >= end[:, None])] = -torch.inf
+        inputs = {"scores": scores, "start": start, "end": end}
+        try:
+            made = gpu.operator(inputs, shape, {"SELECTOR": selector}, {})
+        except InputError:  # some know rows that start at column zero only
+            continue
+        made.steps[0].function()
+        wrong += [(case, shape, found) for found in failed(gpu, inputs, made.output, shape)]
+    assert wrong == []
 
 
 def test_the_scorer_on_the_card_agrees_with_float64(kernel: Kernel) -> None:
