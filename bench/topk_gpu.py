@@ -1,8 +1,9 @@
-"""The standalone selector on the card of this machine: its share of the copy bandwidth, and against torch.topk.
+"""The standalone selector on the card of this machine: its share of the copy bandwidth, and against other selectors.
 
 In: a GPU and torch.  Out: (what, ratio, target) rows; all samples in milliseconds as JSON in the folder that `ATTR_BENCH_OUT`
 names, if it is set.  Q 4096, K 2048, causal rows of normal scores; graph replays (the copy: a call) in a fresh random order
 every round, the selector twice (the null pair).  Every output is checked before it is timed and behind the last replay.
+The others are torch.topk and those of kernels/selectors that are installed.
 DeepSelect's figures are another run's on the same model of card: they are compared as multiples of that run's copy, and say
 nothing finer than their two digits.
 """
@@ -24,6 +25,7 @@ K = 2048
 WIDE = (131072, 163840)
 WIDTHS = (8192, 16384, 32768, 65536, *WIDE)
 FEW_ROWS = ((512, 131072), (64, 131072), (8, 131072), (1, 131072), (1, 8192))
+GOALS = [(4096, n) for n in (8192, 16384, 32768, 65536)]
 COPY_BYTES = 1 << 30
 DEEPSELECT_COPY_BYTE_PER_S = 4.24e12
 DEEPSELECT_MS = {
@@ -36,9 +38,17 @@ DEEPSELECT_MS = {
 """Columns -> as its authors ship it for this K, and the same body with 512 threads."""
 
 
-def module(name: str) -> Any:
-    package = load_kernel(shipped_root(), "topk").inputs.__module__.rsplit(".", 1)[0]
+def module(name: str, kernel: str = "topk") -> Any:
+    package = load_kernel(shipped_root(), kernel).inputs.__module__.rsplit(".", 1)[0]
     return importlib.import_module(f"{package}.{name}")
+
+
+def others(inputs: Any, arch: str) -> dict[str, Any]:
+    """Selectors of other projects that can be used here, each made for these inputs."""
+    known, made = module("known", "selectors"), module("gpu_selectors", "selectors")
+    problem = made.Problem(inputs["scores"], inputs["start"], inputs["end"], K)
+    there = [n for n, one in known.GPU.items() if one.module not in ("", "torch") and not known.missing(n, arch)]
+    return {name: made.SELECTORS[name](problem) for name in there}
 
 
 class Copy:
@@ -66,8 +76,8 @@ def checked(inputs: Any, out: Any) -> None:
     assert not bad, bad
 
 
-def measured(rows: int, columns: int, copying: Copy) -> dict[str, list[float]]:
-    """Milliseconds of every round: the selector twice, torch.topk of the same matrix, and the copy."""
+def measured(rows: int, columns: int, copying: Copy, arch: str) -> dict[str, list[float]]:
+    """Milliseconds of every round: the selector twice, others on the same matrix, and the copy."""
     import torch
 
     topk = module("operator").topk
@@ -80,10 +90,15 @@ def measured(rows: int, columns: int, copying: Copy) -> dict[str, list[float]]:
     }
     places, values = torch.topk(inputs["scores"], K, 1, sorted=False)[::-1]
     arms["torch"] = graph(lambda: torch.topk(inputs["scores"], K, 1, sorted=False, out=(values, places)))
+    beside = others(inputs, arch)
+    for name, made in beside.items():
+        arms[name] = graph(made.run)
+        made.output["indices"].fill_(-7)
     arms["copy"] = copying
     out.fill_(-7)
     times = paired(arms)
-    checked(inputs, out)
+    for indices in (out, *(made.output["indices"] for made in beside.values())):
+        checked(inputs, indices)
     return times
 
 
@@ -95,9 +110,15 @@ def ratios() -> Iterator[tuple[str, float, str]]:
 
     copying, kept = Copy(), {}
     for rows, columns in (*((4096, n) for n in WIDTHS), *FEW_ROWS):
-        what, times = f"topk Q {rows} N {columns}", measured(rows, columns, copying)
+        what, times = f"topk Q {rows} N {columns}", measured(rows, columns, copying, found.arch)
         kept[f"{rows}x{columns}"] = times
         yield f"{what}: torch.topk / topk", ratio(times, "torch", "topk"), ">= 1.2" if rows == 4096 else "> 1"
+        for name in (n for n in times if n not in ("topk", "again", "torch", "copy")):
+            yield (
+                f"{what}: {name} / topk",
+                ratio(times, name, "topk"),
+                ">= 1.2" if (rows, columns) in GOALS else "reported",
+            )
         yield f"{what}: null pair", ratio(times, "again", "topk"), "1.00"
         if rows == 4096:
             matrix = 4 * rows * columns / (2 * COPY_BYTES)  # one read of it, in copies
