@@ -12,7 +12,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from attribution.prefill.plugin import cubin_of, module_of
+from attribution.build import build
+from attribution.declare import load_kernel, shipped_root
+from attribution.measure.prepared import Module, Prepared
+from attribution.prefill.plugin import module_of
 from attribution.prefill.stack import IndexCall
 
 Scorer = Callable[[IndexCall, bool], Any]
@@ -37,13 +40,13 @@ def deep_gemm() -> Scorer:
 
 def store_scores() -> Scorer:
     """Our own: kernel index_topk built with STORE_SCORES, which always cleans.  Raises BuildError, InputError."""
-    flags, cubin = cubin_of("index_topk", STORE_FLAGS)
-    operator = module_of("index_topk", "operator")
-    kernels = operator.load(cubin)
+    kernel = load_kernel(shipped_root(), "index_topk")
+    flags, operator = kernel.resolve_flags(STORE_FLAGS), module_of("index_topk", "operator")
+    module = Module(build(kernel, flags))
 
     def scores(call: IndexCall, clean: bool) -> Any:
-        made = operator.launch(call.named(), flags, {}, kernels)
-        made.run()
+        made = operator.launch(call.named(), flags, {}, {})
+        Prepared(kernel, made.steps(), module).run()
         return made.scores
 
     return scores
