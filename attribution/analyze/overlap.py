@@ -8,21 +8,23 @@ Misuse: exposed time is not what a mechanism costs, and hidden work that is made
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from attribution.analyze.chunks import CHUNK, each, lane_chunks
 from attribution.analyze.spans import LANE, lane_keys, stretches
 from attribution.analyze.sweep import sweep
+from attribution.errors import DataError
 
 Int64s = NDArray[np.int64]
 Active = dict[str, Int64s]
 """What `processing` returns; `roles` and `tails.per_sm` both need it, and take it where it is there already."""
 EXPOSURE = ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns", "drain_ns"]
-CHUNK = 1 << 17
-"""Spans that are swept together: their edges stay in a core's cache (2^17: 0.3 s where one sweep of all took 0.6 s)."""
 
 
 def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[Int64s, Int64s]:
@@ -37,17 +39,42 @@ def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[In
     order = np.argsort(group[starts], kind="stable")
     ends = np.cumsum(lengths[order])
     owners = group[starts][order]
-    cut = 0
-    while cut < len(order):
+
+    def covered(cut: int, stop: int) -> Int64s:
+        where = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in order[cut:stop]])
+        return _covered(group[where], begin[where], end[where], groups)
+
+    cuts = [0]
+    while cuts[-1] < len(order):
         # Whole groups until the chunk is full.
-        stop = np.searchsorted(ends, (ends[cut - 1] if cut else 0) + CHUNK)
-        stop = int(np.searchsorted(owners, owners[min(stop, len(order) - 1)], side="right"))
-        mine = order[cut:stop]
-        where = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in mine])
-        found = sweep(group[where], np.zeros(len(where), np.int8), begin[where], end[where])
-        sizes += np.bincount(found.group, weights=found.length_ns, minlength=groups).astype(np.int64)
-        cut = stop
+        stop = np.searchsorted(ends, (ends[cuts[-1] - 1] if cuts[-1] else 0) + CHUNK)
+        cuts.append(int(np.searchsorted(owners, owners[min(stop, len(order) - 1)], side="right")))
+    for found in each(itertools.pairwise(cuts), lambda cut: covered(*cut)):
+        sizes += found
     return sizes, last
+
+
+def _covered(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> Int64s:
+    """Union of the intervals of each group, ns: from its first begin to its last end, less the gaps.
+
+    The i-th end in order of time lies before the next begin where all that had begun has ended: there is a gap.
+    """
+    origin = int(begin.min())
+    bits = int(end.max() - origin).bit_length()
+    if bits + int(group.max()).bit_length() > 63:
+        raise DataError(f"trace: {int(group.max()) + 1} groups over {int(end.max()) - origin} ns are too many at once")
+    high = group.astype(np.int64) << bits
+    first, last = high + (begin - origin), high + (end - origin)
+    for edges in (first, last):
+        edges.sort(kind="stable")  # see sweep.py
+    same = first[1:] >> bits == last[:-1] >> bits
+    gaps = np.where(same, np.maximum(first[1:] - last[:-1], 0), 0)
+    ends = np.flatnonzero(np.r_[~same, True])
+    owner, since = first[ends] >> bits, np.r_[0, ends[:-1] + 1]
+    lost = np.add.reduceat(np.r_[gaps, 0], since)
+    out = np.zeros(groups, dtype=np.int64)
+    out[owner] = last[ends] - first[since] - lost
+    return out
 
 
 def processing(spans: pd.DataFrame) -> Active:
@@ -67,33 +94,25 @@ def processing(spans: pd.DataFrame) -> Active:
     if not within.any():
         work = np.flatnonzero(~columns.pop("wait"))
         return {name: values[work] for name, values in columns.items()}
-    count = len(within) + 1
-    near = np.searchsorted(starts, np.arange(CHUNK, count, CHUNK))
-    cuts = np.unique(np.r_[0, starts[near[near < len(starts)]], count])
-    # Filled in place, not put together afterwards; spans that overlap in odd ways may leave more intervals than spans.
-    out = {name: np.empty(count, values.dtype) for name, values in columns.items() if name != "wait"}
-    filled = 0
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
-        here = {name: values[first:last] for name, values in columns.items()}
-        lanes = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)] - first
-        carved = _carved(here["begin_ns"], here["end_ns"], here["wait"], lanes)
-        of, begin, end = carved if carved is not None else _swept(here["begin_ns"], here["end_ns"], here["wait"], lanes)
-        until = filled + len(of)
-        if until > len(out["run"]):
-            out = {name: np.resize(values, 2 * until) for name, values in out.items()}
-        for name in ("run", "cta", "sm", "role"):
-            out[name][filled:until] = here[name][of]
-        out["begin_ns"][filled:until], out["end_ns"][filled:until] = begin, end
-        filled = until
-    return {name: values[:filled] for name, values in out.items()}
+
+    def cut_out(cut: slice) -> Active:
+        here = {name: values[cut] for name, values in columns.items()}
+        lanes = starts[np.searchsorted(starts, cut.start) : np.searchsorted(starts, cut.stop)] - cut.start
+        edges = here.pop("begin_ns"), here.pop("end_ns"), here.pop("wait")
+        carved = _carved(*edges, lanes)
+        of, begin, end = carved if carved is not None else _swept(*edges, lanes)
+        return {**{name: values[of] for name, values in here.items()}, "begin_ns": begin, "end_ns": end}
+
+    parts = each(lane_chunks(starts, len(within) + 1), cut_out)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Work without waits for spans that overlap in any way: index of a span of the same lane, begin, end."""
     lane = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(begin)]))
     found = sweep(lane, wait.astype(np.int8), begin, end)
-    on = found.only(0)
-    return starts[found.group[on]], found.begin_ns[on], found.begin_ns[on] + found.length_ns[on]
+    work = found.only(0)
+    return starts[work.group], work.begin_ns, work.begin_ns + work.length_ns
 
 
 def _carved(
@@ -133,11 +152,13 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
     """
     names = list(spans["role"].cat.categories)
     active = processing(spans) if active is None else active
-    parts = [_exposure({k: v[cut] for k, v in active.items()}, names) for cut in _chunks(active)]
     # Runs of which nothing worked are rows too.
-    idle = pd.MultiIndex.from_product([_runs(spans["run"].to_numpy()), names], names=["run", "role"])
-    out = pd.concat([*parts, pd.DataFrame(0, index=idle, columns=EXPOSURE)]).groupby(level=[0, 1], sort=False).sum()
-    out = out.reindex(idle)
+    runs = _runs(spans["run"].to_numpy())
+    sums = {int(run): np.zeros((len(names), len(EXPOSURE)), dtype=np.int64) for run in runs}
+    for run, found in each(_chunks(active), lambda cut: _exposure({k: v[cut] for k, v in active.items()}, len(names))):
+        sums[run] += found
+    index = pd.MultiIndex.from_product([runs, names], names=["run", "role"])
+    out = pd.DataFrame(np.concatenate(list(sums.values())) if sums else [], index=index, columns=EXPOSURE)
     out = out.join(_waits(spans, names), how="left").fillna(0).astype(np.int64)
     seen = out["processing_ns"] + out["wait_ready_ns"]
     out["busy_fraction"] = (out["processing_ns"] / seen.where(seen > 0)).astype(float)
@@ -157,29 +178,21 @@ def _chunks(active: Active) -> Iterator[slice]:
         yield slice(first, last)
 
 
-def _exposure(active: Active, names: list[str]) -> pd.DataFrame:
-    """Processing, hidden and exposed time per role of whole CTAs of one run; indexed by run and role."""
+def _exposure(active: Active, count: int) -> tuple[int, Int64s]:
+    """Run and EXPOSURE [roles, 5] of whole CTAs of one run."""
     cta, role = active["cta"] - active["cta"].min(), active["role"]
-    length = active["end_ns"] - active["begin_ns"]
-    total = np.bincount(role, weights=length, minlength=len(names)).astype(np.int64)
     segments = sweep(cta, role, active["begin_ns"], active["end_ns"])
-    fill_until, drain_from = _phases(cta, role, active["begin_ns"], active["end_ns"], len(names))
-    exposed, fill, drain = (np.zeros(len(names), dtype=np.int64) for _ in range(3))
-    for code in range(len(names)):
-        alone = np.flatnonzero(segments.only(code))
-        length, begins, where = (
-            segments.length_ns[alone],
-            segments.begin_ns[alone],
-            segments.group[alone],
-        )
-        exposed[code] = length.sum()
+    fill_until, drain_from = _phases(cta, role, active["begin_ns"], active["end_ns"], count)
+    length = active["end_ns"] - active["begin_ns"]
+    out = np.zeros((count, len(EXPOSURE)), dtype=np.int64)
+    for code in range(count):
+        total, alone = length[role == code].sum(), segments.only(code)
+        begins, exposed = alone.begin_ns, alone.length_ns.sum()
         # Both limits are edges themselves, so no stretch lies across one.
-        filling = begins < fill_until[where]
-        fill[code] = length @ filling
-        drain[code] = length @ (~filling & (begins >= drain_from[where]))
-    index = pd.MultiIndex.from_product([active["run"][:1], names], names=["run", "role"])
-    values = np.stack([total, total - exposed, exposed, fill, drain], axis=1)
-    return pd.DataFrame(values, index=index, columns=EXPOSURE)
+        filling = begins < fill_until[alone.group]
+        draining = ~filling & (begins >= drain_from[alone.group])
+        out[code] = total, total - exposed, exposed, alone.length_ns @ filling, alone.length_ns @ draining
+    return int(active["run"][0]), out
 
 
 def _phases(cta: Int64s, role: Int64s, begin: Int64s, end: Int64s, count: int) -> tuple[Int64s, Int64s]:
@@ -214,11 +227,13 @@ def _waits(spans: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     sums = {int(number): np.zeros(cells) for number in _runs(run)}
     new_run = np.flatnonzero(run[1:] != run[:-1]) + 1
     cuts = np.unique(np.r_[np.arange(0, len(run), CHUNK), new_run, len(run)])
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
-        here = slice(first, last)
+
+    def waited(here: slice) -> tuple[int, NDArray[Any]]:
         cell = own[here] * np.int16(len(awaited_names)) + awaited[here]
-        found = np.bincount(cell, weights=(end[here] - begin[here]) * wait[here], minlength=cells)
-        sums[int(run[first])] += found
+        return int(run[here.start]), np.bincount(cell, weights=(end[here] - begin[here]) * wait[here], minlength=cells)
+
+    for number, found in each(map(slice, cuts[:-1], cuts[1:]), waited):
+        sums[number] += found
     rows = []
     for number, total in sums.items():
         table = total.reshape(len(names), len(awaited_names))

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from attribution.analyze.chunks import each, lane_chunks
 from attribution.declare import Event
 from attribution.errors import DataError
 
@@ -216,6 +217,22 @@ def _by_event(
 
     None where they do not, because an event nests in itself or a record is missing.
     """
+
+    def here(cut: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        lanes = starts[np.searchsorted(starts, cut.start) : np.searchsorted(starts, cut.stop)] - cut.start
+        found = _by_event_here(edge[cut], event[cut], lanes)
+        return None if found is None else (found[0] + cut.start, found[1] + cut.start)
+
+    parts = [part for part in each(lane_chunks(starts, len(edge)), here) if part is not None]
+    if 2 * sum(len(first) for first, _ in parts) < len(edge):
+        return None
+    return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
+
+
+def _by_event_here(
+    edge: Codes, event: Codes, starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The same for a few lanes."""
     lane = np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(np.r_[starts, len(edge)]))
     ends = np.empty(len(edge), dtype=np.int64)
     for code in np.flatnonzero(np.bincount(event)):
