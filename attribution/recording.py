@@ -12,7 +12,7 @@ import glob
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,9 @@ PROTOCOL_VERSION = 2
 and graphs instantiated anew for every round.
 """
 
+KEPT_ROWS = 50_000
+"""Rows of a table that stays in memory once it was read: reading a small one costs more than it does."""
+
 MUST_AGREE = (
     ("schema",),
     ("protocol",),
@@ -51,6 +54,7 @@ class Recording:
 
     path: Path
     manifest: Mapping[str, Any]
+    _read: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
         rows = {name: facts["rows"] for name, facts in self.manifest["tables"].items()}
@@ -63,8 +67,17 @@ class Recording:
     def table(self, name: str) -> pd.DataFrame:
         """The table `name`, after its hash was checked; an empty one where the recording has none.  Raises DataError.
 
-        Runs and times of a measured recording must be such as can have been measured.
+        Runs and times of a measured recording must be such as can have been measured.  A small table is kept: what a
+        caller does to its frame does not reach the next one's.
         """
+        if name not in self._read:
+            frame = self._checked(name)
+            if len(frame) > KEPT_ROWS:
+                return frame
+            self._read[name] = frame
+        return self._read[name].copy(deep=False)
+
+    def _checked(self, name: str) -> pd.DataFrame:
         frame = self._stored(name)
         if self.manifest["kind"] == "run":
             if name == "runs":
@@ -88,8 +101,29 @@ class Recording:
             self.table(name)
 
 
+_opened: dict[Path, tuple[object, Recording]] = {}
+
+
 def open_recording(path: Path) -> Recording:
-    """Open `path`.  Raises InputError when there is none, DataError when its manifest is damaged or from a later version."""
+    """Open `path`; the same object as before while its files are those of before.
+
+    Raises InputError when there is none, DataError when its manifest is damaged or from a later version.
+    """
+    if path in _opened and _opened[path][0] == contents(path):
+        return _opened[path][1]
+    recording = _open(path)
+    _opened[path] = contents(path), recording
+    return recording
+
+
+def contents(path: Path) -> tuple[object, ...]:
+    """What tells the files in a folder from others that were put in their place; () where there is none."""
+    if not path.is_dir():
+        return ()
+    return tuple((str(f.resolve()), (s := f.stat()).st_mtime_ns, s.st_size, s.st_ino) for f in sorted(path.iterdir()))
+
+
+def _open(path: Path) -> Recording:
     file = path / "manifest.json"
     if not file.is_file():
         hint = ""
@@ -139,7 +173,7 @@ def write_tables(
         check_manifest(manifest, str(path / "manifest.json"), PROTOCOL_VERSION)
         manifest["manifest_sha256"] = _manifest_hash(manifest)
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    return open_recording(path)
+    return _open(path)
 
 
 def check_free(path: Path, overwrite: bool = False) -> None:

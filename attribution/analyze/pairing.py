@@ -17,19 +17,19 @@ def scoped(times: pd.DataFrame, scope: str | None) -> pd.DataFrame:
 
     Raises DataError when two scopes are left, and names both.
     """
-    label = times["scope"].astype(str) + "/" + times["cache"].astype(str)
-    label = label + "/" + times["clock"].astype(str)
+    parts = [times[column].tolist() for column in ("scope", "cache", "clock")]
+    label = np.array(["/".join(part) for part in zip(*parts, strict=True)], dtype=object)
     if scope is not None:
-        mine = (times["scope"] == scope) | (label == scope)
+        mine = (times["scope"] == scope).to_numpy() | (label == scope)
         times, label = times[mine], label[mine]
-    if len(both := sorted(label.unique())) > 1:
+    if len(both := sorted(set(label))) > 1:
         raise DataError(f"times of two scopes cannot be combined: {both[0]} and {both[1]}; choose one scope")
     return times.assign(scope_label=label)
 
 
 def only(here: pd.DataFrame, column: str) -> str:
     """The only value of a column, '' when there are no rows.  Raises DataError."""
-    values = sorted(here[column].astype(str).unique())
+    values = sorted(set(here[column].tolist()))
     if len(values) > 1:
         raise DataError(
             f"one contrast needs one {column}, and these runs have {values[0]} and {values[1]}; "
@@ -42,7 +42,7 @@ def point(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, questio
     """The runs of the arms, of one question.  Raises DataError."""
     here = runs[runs["arm"].isin([base, arm, *([null_arm] if null_arm else [])])]
     if question is None:
-        both = [set(here.loc[here["arm"] == name, "question"].astype(str)) for name in (base, arm)]
+        both = [set(here.loc[here["arm"] == name, "question"].tolist()) for name in (base, arm)]
         shared = both[0] & both[1]
         question = base if base in shared or len(shared) != 1 else shared.pop()
     return here[here["question"] == question]
@@ -54,27 +54,26 @@ def pair_rounds(ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str) -> 
     A run's time is the median of its samples.  Raises DataError for an arm twice in a round, or a time
     that is not finite and above 0.
     """
-    per_run = timed.groupby("run")["time_ns"].median().rename("ns")
-    columns = ran[["run", "round", "arm", "inputs", "knobs"]].astype({"arm": str})
-    known = columns.merge(per_run, left_on="run", right_index=True)
-    bad = known[~((known["ns"] > 0) & (known["ns"] < np.inf))]
-    if len(bad):
-        first = bad.iloc[0]
-        raise DataError(
-            f"run {first['run']} (arm {first['arm']}, round {first['round']}) took {first['ns']:g} ns: "
-            "allowed is a finite time above 0; measure again"
-        )
-    twice = known[known.duplicated(["round", "arm"])]
-    if len(twice):
-        first = twice.iloc[0]
-        raise DataError(
-            f"arm {first['arm']} ran more than once in round {first['round']} of one point: "
-            "narrow the runs to one set of knobs and one recording"
-        )
-    sides = [
-        known.loc[known["arm"] == name, ["round", "ns", "inputs"]].rename(
-            columns={"ns": f"{side}_ns", "inputs": f"inputs_{side}"}
-        )
+    per_run = timed.groupby("run")["time_ns"].median()
+    known = dict(zip(per_run.index.tolist(), per_run.tolist(), strict=True))
+    sides: dict[str, dict[int, tuple[float, str]]] = {base: {}, arm: {}}
+    for run, number, name, inputs in zip(*(ran[c].tolist() for c in ("run", "round", "arm", "inputs")), strict=True):
+        if name not in sides or run not in known:
+            continue
+        if not 0 < (ns := known[run]) < np.inf:
+            raise DataError(
+                f"run {run} (arm {name}, round {number}) took {ns:g} ns: allowed is a finite time above 0; measure again"
+            )
+        if number in sides[name]:
+            raise DataError(
+                f"arm {name} ran more than once in round {number} of one point: "
+                "narrow the runs to one set of knobs and one recording"
+            )
+        sides[name][number] = ns, inputs
+    both = sorted(set(sides[base]) & set(sides[arm]))
+    columns = {
+        f"{what}_{side}" if what == "inputs" else f"{side}_ns": [sides[name][number][i] for number in both]
+        for i, what in enumerate(("ns", "inputs"))
         for side, name in (("base", base), ("arm", arm))
-    ]
-    return sides[0].merge(sides[1], on="round").sort_values("round", ignore_index=True)
+    }
+    return pd.DataFrame({"round": both, **columns})

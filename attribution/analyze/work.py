@@ -9,9 +9,10 @@ matrix work is fast for the wrong reason, and only its counters say so.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,60 +49,84 @@ def equal_work(
     Counters of `stage` are used where it has any, else those of every stage. Launches of one run
     are added up; instances, stages and scopes are compared one by one.
     """
-    chosen = runs.loc[runs["arm"].isin([base, arm]), ["run", "arm", "inputs"]].astype({"arm": str, "inputs": str})
-    counted = counters[counters["metric"].isin(list(same))].merge(chosen, on="run")
-    return tuple(_check(quantity, counted[counted["metric"] == quantity], base, arm, stage) for quantity in same)
+    of = {
+        run: (name, inputs)
+        for run, name, inputs in zip(*(runs[c].tolist() for c in ("run", "arm", "inputs")), strict=True)
+        if name in (base, arm)
+    }
+    counted = counters[counters["metric"].isin(list(same)) & counters["run"].isin(list(of))]
+    rows: dict[str, list[_Counted]] = {quantity: [] for quantity in same}
+    for metric, run, *rest in zip(*(counted[c].tolist() for c in COLUMNS), strict=True):
+        rows[metric].append(_Counted(*of[run], run, *rest))
+    return tuple(_check(quantity, rows[quantity], base, arm, stage) for quantity in same)
 
 
-def _check(quantity: str, counted: pd.DataFrame, base: str, arm: str, stage: str) -> WorkCheck:
+COLUMNS = ("metric", "run", "stage", "scope", "instance", "state", "value")
+
+
+class _Counted(NamedTuple):
+    """One value of a counter."""
+
+    arm: str
+    inputs: str
+    run: int
+    stage: str
+    scope: str
+    instance: str
+    state: str
+    value: float
+
+
+def _check(quantity: str, counted: Sequence[_Counted], base: str, arm: str, stage: str) -> WorkCheck:
     """The WorkCheck of one quantity from its counter rows."""
-    if (counted["stage"] == stage).any():
-        counted = counted[counted["stage"] == stage]
-    seen = {name: _seen(counted[counted["arm"] == name]) for name in (base, arm)}
+    counted = [c for c in counted if c.stage == stage] or counted
+    seen = {name: _seen([c for c in counted if c.arm == name]) for name in (base, arm)}
     if "absent" in seen.values():
         return WorkCheck(quantity, seen[base], seen[arm], None)
-    key = ["inputs", "stage", "scope", "instance"]
-    by_arm = counted["inputs"].astype(str).groupby(counted["arm"].to_numpy()).unique()
-    shared = counted[counted["inputs"].isin(set(by_arm[base]) & set(by_arm[arm]))]
-    if shared.empty:
+    shared = {c.inputs for c in counted if c.arm == base} & {c.inputs for c in counted if c.arm == arm}
+    if not shared:
         return WorkCheck(quantity, "no inputs in common", "no inputs in common", None)
-    texts = shared.astype(dict.fromkeys(key, str))
-    per_run = texts.groupby([*key, "arm", "run"], as_index=False)["value"].sum()
-    found = per_run.groupby(key).agg(low=("value", "min"), high=("value", "max"), arms=("arm", "nunique"))
+    per_run: dict[tuple[str, ...], dict[tuple[str, int], float]] = {}
+    for c in counted:
+        if c.inputs in shared:
+            runs = per_run.setdefault((c.inputs, c.stage, c.scope, c.instance), {})
+            runs[c.arm, c.run] = runs.get((c.arm, c.run), 0.0) + c.value
+    values = [(set(runs.values()), len({of for of, _ in runs})) for runs in per_run.values()]
     # Two that did no work are equal in nothing.
-    if found["high"].max() <= 0 and (found["arms"] == 2).all():
+    if max(map(max, (found for found, _ in values))) <= 0 and all(arms == 2 for _, arms in values):
         return WorkCheck(quantity, "nothing counted", "nothing counted", None)
     # An instance that only one arm has is a difference, not a gap.
-    equal = bool(((found["low"] == found["high"]) & (found["arms"] == 2)).all())
-    return WorkCheck(quantity, seen[base], seen[arm], equal)
+    return WorkCheck(quantity, seen[base], seen[arm], all(len(found) == 1 and arms == 2 for found, arms in values))
 
 
-def _seen(counted: pd.DataFrame) -> str:
+def _seen(counted: Sequence[_Counted]) -> str:
     """The values of one arm in words: one number, a range, or `absent`."""
-    if counted.empty or (counted["state"] == "absent").any() or counted["value"].isna().any():
+    if not counted or any(c.state == "absent" or math.isnan(c.value) for c in counted):
         return "absent"
-    per_run = counted.groupby("run")["value"].sum()
-    low, high = per_run.min(), per_run.max()
+    per_run: dict[int, float] = {}
+    for c in counted:
+        per_run[c.run] = per_run.get(c.run, 0.0) + c.value
+    low, high = min(per_run.values()), max(per_run.values())
     return f"{low:.12g}" if low == high else f"{low:.12g} to {high:.12g}"
 
 
 def failed_outputs(checks: pd.DataFrame, runs: pd.DataFrame, arm: str) -> list[str]:
     """Reasons against the output of `arm`: every check of its runs that did not hold."""
-    mine = checks[checks["run"].isin(runs.loc[runs["arm"] == arm, "run"])]
-    bad = mine[~mine["passed"].astype(bool)]
-    if bad.empty:
+    mine = checks["run"].isin(runs.loc[runs["arm"] == arm, "run"]).to_numpy()
+    bad = mine & ~checks["passed"].to_numpy(bool)
+    if not bad.any():
         return []
-    first = bad.iloc[0]
+    first = checks[bad].iloc[0]
     return [
-        f"wrong output: {arm} failed {len(bad)} of {len(mine)} checks, first {first['check']} "
+        f"wrong output: {arm} failed {bad.sum()} of {mine.sum()} checks, first {first['check']} "
         f"({first['when']} timing, run {first['run']}): {first['detail']}"
     ]
 
 
 def unchecked_output(checks: pd.DataFrame, runs: pd.DataFrame, arm: str) -> list[str]:
     """The reason why the output of `arm` does not count as right: no check after its timing."""
-    mine = checks["run"].isin(runs.loc[runs["arm"] == arm, "run"])
-    if (mine & (checks["when"] == "after")).any():
+    mine = checks["run"].isin(runs.loc[runs["arm"] == arm, "run"]).to_numpy()
+    if (mine & (checks["when"] == "after").to_numpy()).any():
         return []
     return [f"output of {arm} was not checked after its timing"]
 
@@ -119,38 +144,39 @@ def wrong_labels(
     `declared` (variant -> all flags, resolved) gives it; an arm has one build and one set of flags,
     the null arm the base's, and two sets of flags cannot come from one build.
     """
+    columns = ("arm", "variant", "flags", "knobs", "build")
+    ran: dict[str, list[dict[str, str]]] = {}
+    for row in zip(*(runs[column].tolist() for column in columns), strict=True):
+        ran.setdefault(row[0], []).append(dict(zip(columns, row, strict=True)))
     reasons = []
     for name in dict.fromkeys([base, arm, *([null_arm] if null_arm else [])]):
-        mine = runs[runs["arm"] == name]
-        variant = base if name == null_arm else name
-        if other := sorted(set(mine["variant"].astype(str)) - {variant}):
+        mine, variant = ran.get(name, []), base if name == null_arm else name
+        if other := sorted({row["variant"] for row in mine} - {variant}):
             reasons.append(f"label: runs of arm {name} are of variant {', '.join(other)}")
-        for column in ("flags", "knobs", "build"):
-            if len(values := sorted(set(mine[column].astype(str)))) > 1:
+        for column in columns[2:]:
+            if len(values := sorted({row[column] for row in mine})) > 1:
                 reasons.append(f"label: arm {name} has {len(values)} {column}: {values[:2]}")
-        if declared is not None and variant in declared and len(mine):
-            reasons += _unlike_flags(name, mine, declared[variant])
-    return reasons + _builds(runs, base, arm, null_arm)
+        if declared is not None and variant in declared and mine:
+            reasons += _unlike_flags(name, mine[0]["flags"], declared[variant])
+    return reasons + _builds({name: rows[0] for name, rows in ran.items()}, base, arm, null_arm)
 
 
-def _builds(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None) -> list[str]:
-    """Reasons from builds and flags that are equal and should differ, or the other way round."""
-    first = runs.drop_duplicates("arm").astype({"arm": str}).set_index("arm")
-    first = first[["flags", "knobs", "build"]].astype(str)
+def _builds(first: Mapping[str, Mapping[str, str]], base: str, arm: str, null_arm: str | None) -> list[str]:
+    """Reasons from builds and flags that are equal and should differ, or the other way round; `first` run of each arm."""
     reasons = []
-    if {base, null_arm} <= set(first.index) and (first.loc[base] != first.loc[null_arm]).any():
-        column = str((first.loc[base] != first.loc[null_arm]).idxmax())
-        reasons.append(f"label: null arm {null_arm} has other {column} than {base}")
-    if arm != null_arm and {base, arm} <= set(first.index):
-        one, two = first.loc[base], first.loc[arm]
+    if null_arm is not None and {base, null_arm} <= set(first):
+        other = [c for c in ("flags", "knobs", "build") if first[base][c] != first[null_arm][c]]
+        reasons += [f"label: null arm {null_arm} has other {column} than {base}" for column in other[:1]]
+    if arm != null_arm and {base, arm} <= set(first):
+        one, two = first[base], first[arm]
         if one["flags"] != two["flags"] and one["build"] == two["build"] != "":
             reasons.append(f"label: {base} and {arm} have unlike flags and one build {one['build']}")
     return reasons
 
 
-def _unlike_flags(name: str, mine: pd.DataFrame, declared: Mapping[str, Any]) -> list[str]:
+def _unlike_flags(name: str, flags: str, declared: Mapping[str, Any]) -> list[str]:
     """Reasons from flags that were run and are not those that were declared."""
-    ran = json.loads(str(mine["flags"].iloc[0]))
+    ran = json.loads(flags)
     differ = [f for f in {**declared, **ran} if ran.get(f) != declared.get(f)]
     if not differ:
         return []

@@ -19,7 +19,7 @@ from attribution.claim import answers
 from attribution.claim.void import LIST
 from attribution.errors import InputError
 from attribution.plan import NULL
-from attribution.recording import Recording
+from attribution.recording import Recording, contents
 from attribution.tables import records
 
 MEASURED = {
@@ -62,8 +62,9 @@ _judged_before: dict[tuple[object, ...], list[dict[str, Any]]] = {}
 
 def _contents(recording: Recording) -> tuple[object, ...]:
     """What tells a recording, or the void list beside it, from one that was put in its place."""
-    files = sorted([*recording.path.iterdir(), *recording.path.resolve().parent.glob(LIST)])
-    return tuple((str(f.resolve()), (s := f.stat()).st_mtime_ns, s.st_size, s.st_ino) for f in files)
+    beside = recording.path.resolve().parent / LIST
+    listed = ((s := beside.stat()).st_mtime_ns, s.st_size, s.st_ino) if beside.exists() else ()
+    return *contents(recording.path), listed
 
 
 COLUMNS = [
