@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import importlib.util
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from attribution.errors import InputError
@@ -238,7 +239,7 @@ def load_kernel(root: Path, name: str) -> Kernel:
         raise InputError(
             f"no kernel {name!r} under {root / 'kernels'}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
         )
-    module_name = f"attribution_kernel_{abs(hash(folder.resolve()))}_{name}"
+    module_name = _package(folder)
     # A package, so that kernel.py can split itself: `from . import host`.
     spec = importlib.util.spec_from_file_location(module_name, path, submodule_search_locations=[str(folder)])
     assert spec is not None
@@ -258,6 +259,16 @@ def load_kernel(root: Path, name: str) -> Kernel:
         raise InputError(f"{path}: KERNEL.name is {kernel.name!r}: must be the folder's name, {name!r}")
     object.__setattr__(kernel, "folder", folder)
     return kernel
+
+
+def module_of(kernel: Kernel, name: str) -> ModuleType:
+    """Module `name` of the kernel's folder, as `kernel.py` itself imports it.  Raises ImportError."""
+    return importlib.import_module(f"{_package(kernel.folder)}.{name}")
+
+
+def _package(folder: Path) -> str:
+    """The name under which a kernel's folder is imported."""
+    return f"attribution_kernel_{abs(hash(folder.resolve()))}_{folder.name}"
 
 
 def kernel_names(root: Path) -> list[str]:

@@ -6,7 +6,6 @@ that STORE_SCORES writes in the same arithmetic.  Rows that repair touched (stat
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import load_kernel
+from attribution.build import build
+from attribution.declare import Kernel, load_kernel, module_of
+from attribution.measure.prepared import Module, Prepared
 
 Items = tuple[tuple[str, Any], ...]
 STORE = {"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False}
@@ -32,15 +33,27 @@ class Solved:
     out: Any
 
 
-@cache
-def built(root: Path, items: Items) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The operator module, resolved flags, loaded kernels."""
-    from attribution.build import build
+@dataclass(frozen=True)
+class Built:
+    """index_topk of one root under one set of flags, loaded."""
 
+    kernel: Kernel
+    flags: dict[str, Any]
+    module: Module
+
+    def operator(
+        self, inputs: Mapping[str, Any], knobs: Mapping[str, int] | None = None, **more: Any
+    ) -> tuple[Any, Prepared]:
+        """What was made, and its steps ready to run."""
+        made = module_of(self.kernel, "operator").make(inputs, self.flags, knobs or {}, **more)
+        return made, Prepared(self.kernel, made.steps(), self.module)
+
+
+@cache
+def built(root: Path, items: Items) -> Built:
     kernel = load_kernel(root, "index_topk")
-    module = importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.operator")
     flags = kernel.resolve_flags(dict(items))
-    return module, flags, module.load(build(kernel, flags).cubin)
+    return Built(kernel, flags, Module(build(kernel, flags)))
 
 
 def items(flags: Mapping[str, Any]) -> Items:
@@ -55,8 +68,6 @@ def scorers(flags: Mapping[str, Any]) -> list[Items]:
 
 def compile_all(root: Path, wanted: Iterable[Mapping[str, Any]]) -> None:
     """Put what tests will need into the cache, on all cores."""
-    from attribution.build import build
-
     kernel = load_kernel(root, "index_topk")
     needed = {i for flags in wanted for i in (items(flags), *scorers(flags))}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -103,9 +114,8 @@ def mixed_bounds(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def stored(root: Path, inputs: Mapping[str, Any], which: Items) -> Any:
     """The score matrix of a STORE_SCORES build: f32 [Q, N], -inf outside the bounds."""
-    module, flags, kernels = built(root, which)
-    made = module.launch(inputs, flags, {}, kernels)
-    made.run()
+    made, ready = built(root, which).operator(inputs)
+    ready.run()
     return made.scores
 
 
@@ -149,14 +159,14 @@ def solve(
     """
     import torch
 
-    module, resolved, kernels = built(under or root, items(flags))
-    rows, k = inputs["q"].shape[0], int(resolved["K"])
+    mine = built(under or root, items(flags))
+    rows, k = inputs["q"].shape[0], int(mine.flags["K"])
     guard = torch.full((rows + 2, k), GUARD, device="cuda", dtype=torch.int32)
     before = {n: t.view(torch.uint8).clone() for n, t in inputs.items()}
-    made = module.launch(inputs, resolved, knobs or {}, kernels, output=guard[1:-1], **({} if z is None else {"z": z}))
-    for left in (made.status, made.checksum):
-        left.view(torch.uint8).fill_(0xA5)  # what another run left there
-    made.run()
+    more = {} if z is None else {"z": z}
+    made, ready = mine.operator(inputs, knobs, output=guard[1:-1], **more)
+    ready.poison()  # what another run left there
+    ready.run()
     own, repaired = (stored(root, inputs, i) for i in scorers(flags))
     want = torch.where((made.status != 0)[:, None], repaired, own)
     assert (guard[[0, -1]] == GUARD).all()

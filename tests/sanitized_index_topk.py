@@ -5,7 +5,6 @@ Inputs are copied from the host, so that initcheck knows them as written.  z = 0
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,19 @@ def main(root: Path) -> None:
     import torch
 
     from attribution.build import build
-    from attribution.declare import load_kernel
+    from attribution.declare import load_kernel, module_of
+    from attribution.measure.prepared import Module, Prepared
 
     kernel = load_kernel(root, "index_topk")
-    package = kernel.inputs.__module__.rsplit(".", 1)[0]
-    gpu, operator = (importlib.import_module(f"{package}.{name}") for name in ("gpu", "operator"))
-    inputs = gpu.inputs({"q": 7, "n": 2304}, "normal", 1)
+    inputs = module_of(kernel, "gpu").inputs({"q": 7, "n": 2304}, "normal", 1)
     bounds = np.array([[0, 2304], [0, 700], [5, 2302], [9, 9], [100, 2300], [0, 2049], [0, 2304]], np.int32)
     inputs["k_start"], inputs["k_end"] = (torch.from_numpy(b.copy()).cuda() for b in bounds.T)
     for overrides in FLAGS:
         flags = kernel.resolve_flags(overrides)
-        kernels = operator.load(build(kernel, flags).cubin)
+        module = Module(build(kernel, flags))
         for ctas in CTAS:
-            operator.launch(inputs, flags, {"ctas": ctas}, kernels, z=0.0).run()
+            made = module_of(kernel, "operator").make(inputs, flags, {"ctas": ctas}, z=0.0)
+            Prepared(kernel, made.steps(), module).run()
             torch.cuda.synchronize()
 
 

@@ -21,6 +21,7 @@ ORDER = [
     {"partial"},
     {"ingest"},
     {"measure"},
+    {"kernels"},
     {"prefill"},
     {"analyze"},
     {"claim"},

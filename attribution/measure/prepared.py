@@ -46,12 +46,13 @@ class Module:
 
 
 def _allow_smem(kernel: Any, smem_bytes: int) -> None:
-    """Above 48 KiB a kernel must ask.  cuda.core has no setter for it."""
+    """Above 48 KiB a kernel must ask, on the current device.  cuda.core has no setter for it."""
     from cuda.bindings import driver
+    from cuda.core import Device
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     handle = driver.CUkernel(int(kernel.handle))
-    (error,) = driver.cuKernelSetAttribute(attribute, smem_bytes, handle, driver.CUdevice(0))
+    (error,) = driver.cuKernelSetAttribute(attribute, smem_bytes, handle, driver.CUdevice(Device().device_id))
     if error != driver.CUresult.CUDA_SUCCESS:
         raise MeasureError(f"{smem_bytes} bytes of dynamic shared memory are refused: {error.name}")
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from attribution.errors import MeasureError
-from attribution.prefill.plugin import cubin_of, module_of
+from attribution import kernels
 from attribution.prefill.scorers import SCORERS, scorer
 from attribution.prefill.selectors import READ_ALL, SELECTORS, selector
 from attribution.prefill.sizes import Sizes
@@ -116,17 +115,9 @@ def streamed(call: IndexCall, top_k: int) -> Any:
     return out
 
 
-def index_topk() -> Fused:
-    """Kernel index_topk, the operator of the case study.  Raises BuildError, InputError."""
-    flags, cubin = cubin_of("index_topk", {})
-    operator = module_of("index_topk", "operator")
-    kernels = operator.load(cubin)
-
-    def fused(call: IndexCall, top_k: int) -> Any:
-        # The bounds are the stack's own; reading them back would stall the stream.
-        return operator.index_topk(**call.named(), k_top=top_k, kernels=kernels, flags=flags, check_bounds=False)
-
-    return fused
+def index_topk(call: IndexCall, top_k: int) -> Any:
+    """Kernel index_topk, the operator of the case study.  The bounds are the stack's own: reading them back would wait."""
+    return kernels.index_topk(**call.named(), k_top=top_k, check_bounds=False)
 
 
 def choose_native(device: str, sizes: Sizes, skipped: dict[str, str]) -> Native:
@@ -171,10 +162,5 @@ def probe(sizes: Sizes, device: str) -> IndexCall:
 
 
 def choose_fused(device: str) -> tuple[str, Fused]:
-    """Name and function of the fused indexer of this device.  Raises MeasureError."""
-    if device != "cuda":
-        return "streamed", streamed
-    try:
-        return "index_topk", index_topk()
-    except (ImportError, AttributeError) as error:
-        raise MeasureError(f"kernel index_topk cannot be loaded here: {type(error).__name__}: {error}") from error
+    """Name and function of the fused indexer of this device."""
+    return ("index_topk", index_topk) if device == "cuda" else ("streamed", streamed)

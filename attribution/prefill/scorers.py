@@ -12,17 +12,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from attribution.build import build
-from attribution.declare import load_kernel, shipped_root
-from attribution.measure.prepared import Module, Prepared
-from attribution.prefill.plugin import module_of
+from attribution.kernels import index_scores
 from attribution.prefill.stack import IndexCall
 
 Scorer = Callable[[IndexCall, bool], Any]
 """(call, clean) -> scores."""
 
-STORE_FLAGS = {"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False}
-"""Of kernel index_topk, as the scorer alone."""
 BLOCK_ELEMENTS = 1 << 26
 """Dot products that `torch_scores` holds at a time."""
 
@@ -39,17 +34,8 @@ def deep_gemm() -> Scorer:
 
 
 def store_scores() -> Scorer:
-    """Our own: kernel index_topk built with STORE_SCORES, which always cleans.  Raises BuildError, InputError."""
-    kernel = load_kernel(shipped_root(), "index_topk")
-    flags, operator = kernel.resolve_flags(STORE_FLAGS), module_of("index_topk", "operator")
-    module = Module(build(kernel, flags))
-
-    def scores(call: IndexCall, clean: bool) -> Any:
-        made = operator.launch(call.named(), flags, {}, {})
-        Prepared(kernel, made.steps(), module).run()
-        return made.scores
-
-    return scores
+    """Our own: kernel index_topk built with STORE_SCORES, which always cleans."""
+    return lambda call, clean: index_scores(call.named())
 
 
 def torch_scores(call: IndexCall, clean: bool = True) -> Any:

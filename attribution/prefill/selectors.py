@@ -11,20 +11,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from attribution.prefill.plugin import module_of
+from attribution.kernels import topk
 from attribution.prefill.stack import IndexCall
 
 Selector = Callable[[Any, IndexCall, int], Any]
 
 
 def topk_kernel() -> Selector:
-    """Our own standalone kernel `topk`.  Raises InputError, ImportError, AttributeError where it is not there."""
-    topk = module_of("topk", "operator").topk
-
-    def select(scores: Any, call: IndexCall, top_k: int) -> Any:
-        return topk(scores, call.k_start, call.k_end, top_k)
-
-    return select
+    """Our own standalone kernel `topk`."""
+    return lambda scores, call, top_k: topk(scores, call.k_start, call.k_end, top_k)
 
 
 def torch_topk(scores: Any, call: IndexCall, top_k: int) -> Any:

@@ -1,6 +1,6 @@
 """The unfused pipelines that index_topk is compared with: a scorer that writes the matrix, then a selector.
 
-In: torch tensors by name, K.  Out: a function that runs one complete pipeline on torch's current stream.
+In: an operator made with STORE_SCORES, torch tensors by name, flags.  Out: steps for torch's current stream.
 The scorers write only inside their tiles: where a selector follows, the matrix is filled with -inf once.
 Misuse: `deep_gemm` is somebody else's wheel and builds with nvcc at its first call; warm up before timing.
 """
@@ -10,16 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attribution.declare import Flags
+from attribution.errors import InputError
+from attribution.launch import Call, Operator
 
-def own_unfused(store: Any, k_top: int) -> Callable[[], Any]:
-    """Our STORE_SCORES scorer (an Operator made with that flag), then torch.topk of its matrix."""
-    import torch
+from .operator import Made
 
-    def run() -> Any:
-        store.run()
-        return torch.topk(store.scores, min(k_top, store.scores.shape[1]), dim=1, sorted=False)
 
-    return run
+def unfused(made: Made, inputs: Mapping[str, Any], flags: Flags) -> Operator:
+    """SCORER, then SELECTOR.  Output: indices int32 [Q, K], -1 where a row has fewer keys.
+
+    Raises InputError without DeepGEMM's wheel.
+    """
+    rows_keys, out = made.scores.shape, made.output
+    out.fill_(-1)
+    width = min(int(flags["K"]), rows_keys[1])
+    held = [made.scores]  # DeepGEMM makes a matrix of its own at each call
+    with_torch = flags["SELECTOR"] == "torch"
+    own = flags["SCORER"] == "own"
+    score = made.launches if own else (Call("main", _deep_gemm(held, inputs, clean=with_torch)),)
+    select = _torch_topk(held, out[:, :width]) if with_torch else _kernel_topk(held, inputs, out)
+    return Operator((*score, Call("select", select)), {"indices": out})
 
 
 def deep_gemm_scorer(inputs: Mapping[str, Any], clean: bool = False) -> Callable[[], Any]:
@@ -42,14 +53,35 @@ def deep_gemm_scorer(inputs: Mapping[str, Any], clean: bool = False) -> Callable
     return run
 
 
-def deep_gemm_unfused(inputs: Mapping[str, Any], k_top: int) -> Callable[[], Any]:
-    """DeepGEMM's scorer with cleaned logits, then torch.topk.  Raises ImportError when it is absent."""
-    import torch
+def _deep_gemm(held: list[Any], inputs: Mapping[str, Any], clean: bool) -> Callable[[], None]:
+    try:
+        score = deep_gemm_scorer(inputs, clean)
+    except ImportError as error:
+        raise InputError(f"SCORER = deep_gemm: {error}: install DeepGEMM's wheel, or choose SCORER = own") from error
 
-    score = deep_gemm_scorer(inputs, clean=True)
-
-    def run() -> Any:
-        scores = score()
-        return torch.topk(scores, min(k_top, scores.shape[1]), dim=1, sorted=False)
+    def run() -> None:
+        held[0] = score()
 
     return run
+
+
+def _torch_topk(held: list[Any], out: Any) -> Callable[[], None]:
+    """torch.topk of the matrix, with -1 where it ran out of keys."""
+    import torch
+
+    values = torch.empty(out.shape, device=out.device)
+    places = torch.empty(out.shape, dtype=torch.int64, device=out.device)
+
+    def select() -> None:
+        torch.topk(held[0], out.shape[1], dim=1, sorted=False, out=(values, places))
+        places.masked_fill_(values == -torch.inf, -1)
+        out.copy_(places)
+
+    return select
+
+
+def _kernel_topk(held: list[Any], inputs: Mapping[str, Any], out: Any) -> Callable[[], None]:
+    """Our own selector: reads of each row what its bounds need."""
+    from attribution.kernels import topk
+
+    return lambda: topk(held[0], inputs["k_start"], inputs["k_end"], out.shape[1], out=out)

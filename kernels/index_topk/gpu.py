@@ -8,17 +8,14 @@ K-th best by more than twice that.  Bitwise exactness against STORE_SCORES is wh
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from typing import Any
 
-from attribution.declare import Check, Flags, Inputs, Knobs, Shape, load_kernel, shipped_root
-from attribution.errors import InputError
-from attribution.launch import Call, Ceiling, Operator
+from attribution.declare import Check, Flags, Inputs, Knobs, Shape
+from attribution.launch import Ceiling, Operator
 from attribution.measure import ceilings as pure
 
 from . import operator as op
-from .baselines import deep_gemm_scorer
+from .baselines import unfused
 from .inputs import make
 
 ARCH = "sm_90a"
@@ -56,51 +53,8 @@ def inputs(shape: Shape, distribution: str, seed: int) -> dict[str, Any]:
 
 def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
     """The fused operator, or with STORE_SCORES a scorer followed by a selector.  Raises InputError without DeepGEMM's wheel."""
-    made = op.launch(inputs, flags, knobs, {})
-    if not flags["STORE_SCORES"]:
-        return made.steps()
-    own = flags["SCORER"] == "own"
-    score = made.steps().steps if own else (Call("main", _deep_gemm(made, inputs, flags["SELECTOR"] == "torch")),)
-    k_top, width = int(flags["K"]), min(int(flags["K"]), made.scores.shape[1])
-    made.output.fill_(-1)
-    select = _kernel_topk(made, inputs, k_top) if flags["SELECTOR"] == "topk" else _torch_topk(made, width)
-    output = {"indices": made.output[:, :width] if width == k_top else made.output}
-    return Operator((*score, Call("select", select)), output)
-
-
-def _deep_gemm(made: op.Operator, inputs: Inputs, clean: bool) -> Callable[[], None]:
-    """DeepGEMM's scorer, which makes a matrix of its own at each call; `clean`: with -inf outside the bounds."""
-    try:
-        score = deep_gemm_scorer(inputs, clean)
-    except ImportError as error:
-        raise InputError(f"SCORER = deep_gemm: {error}: install DeepGEMM's wheel, or choose SCORER = own") from error
-
-    def run() -> None:
-        made.scores = score()
-
-    return run
-
-
-def _torch_topk(made: op.Operator, width: int) -> Callable[[], None]:
-    """torch.topk of the matrix, with -1 where it ran out of keys."""
-    import torch
-
-    values = torch.empty((made.scores.shape[0], width), device="cuda")
-    places = torch.empty((made.scores.shape[0], width), dtype=torch.int64, device="cuda")
-
-    def select() -> None:
-        torch.topk(made.scores, width, dim=1, sorted=False, out=(values, places))
-        places.masked_fill_(values == -torch.inf, -1)
-        made.output[:, :width].copy_(places)
-
-    return select
-
-
-def _kernel_topk(made: op.Operator, inputs: Inputs, k_top: int) -> Callable[[], None]:
-    """Our own selector: reads of each row what its bounds need."""
-    folder = load_kernel(shipped_root(), "topk").inputs.__module__.rpartition(".")[0]
-    topk = importlib.import_module(f"{folder}.operator").topk
-    return lambda: topk(made.scores, inputs["k_start"], inputs["k_end"], k_top, out=made.output)
+    made = op.make(inputs, flags, knobs)
+    return unfused(made, inputs, flags) if flags["STORE_SCORES"] else made.steps()
 
 
 def ceilings() -> tuple[Ceiling, ...]:

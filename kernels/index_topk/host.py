@@ -18,8 +18,9 @@ from attribution.declare import Flags, Inputs, Knobs, Shape
 from attribution.measure.host import Clock, HostRun, Stage
 from attribution.schedule import Link, Pipeline, Role
 
-from .inputs import DIM, HEADS, SPILL_ROW, TILE_KEYS, WARP_KEYS, segments
+from .inputs import TILE_KEYS, WARP_KEYS
 from .reference import ordered_keys
+from .sizes import DIM, HEADS, SPILL_ROW, segments
 
 HOST_TILE = 1024
 """Keys of one task: eight MMA tiles, so that Python's own time stays under a tenth of a task."""

@@ -1,4 +1,4 @@
-"""Sizes that all of index_topk shares, and its inputs: FP8 queries and keys, weights, scales, bounds.
+"""Inputs of index_topk on the host: FP8 queries and keys, weights, scales, bounds.
 
 FP8 itself cannot hold scores shifted by +100 or scaled by 1e-8: those are made through scales and weights.
 """
@@ -10,15 +10,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attribution.declare import Flags, Inputs, Shape
+from attribution.declare import Inputs, Shape
 
-HEADS = 64
-DIM = 128
+from .sizes import DIM, HEADS
+
 WARP_KEYS = 16
 """Keys of a 128-key tile that one Math warp owns: M = 64 a warpgroup, four warps."""
 TILE_KEYS = 128
-SPILL_ROW = 2048
-"""Entries of a row's spill, shared out evenly behind its segments."""
 
 DISTRIBUTIONS = ("normal", "plus_100", "times_1e-8", "ties", "clustered", "overflow", "amax")
 
@@ -103,9 +101,3 @@ _DISTRIBUTE = {
     "overflow": _overflow,
     "amax": _amax,
 }
-
-
-def segments(flags: Flags) -> int:
-    """Segments of a row's slot: one, one per Math warp, or two per Math warp."""
-    warps = 4 * int(flags["MATH_WARPGROUPS"])
-    return {"shared": 1, "segments": warps, "split": 2 * warps}[str(flags["LAYOUT"])]

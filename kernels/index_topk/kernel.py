@@ -10,10 +10,11 @@ from __future__ import annotations
 from attribution.declare import Axis, Entry, Event, Flag, Flags, Kernel, Knobs, Shape
 from attribution.errors import InputError
 
-from . import operator
+from . import sizes
 from .host import host
-from .inputs import DISTRIBUTIONS, TILE_KEYS, make, segments
+from .inputs import DISTRIBUTIONS, TILE_KEYS, make
 from .reference import check, reference
+from .sizes import segments
 
 FLAGS = {
     "MMA": Flag(True, "matrix work; off: tiles are loaded and folded"),
@@ -80,7 +81,7 @@ def illegal(flags: Flags) -> str | None:
         )
     if (flags["DELAY_ROLE"] == "none") != (flags["DELAY_CYCLES"] == 0):
         return "DELAY_ROLE and DELAY_CYCLES go together: set both or neither"
-    return operator.illegal(flags)
+    return sizes.illegal(flags)
 
 
 def illegal_shape(shape: Shape, flags: Flags, knobs: Knobs) -> None:
@@ -130,10 +131,10 @@ KERNEL = Kernel(
     host=host,
     source="index_topk.cu",
     entries=(
-        *(Entry(f"index_{name}", operator.threads, operator.smem_bytes) for name in ("main", "sample", "repair")),
-        Entry("index_merge", lambda flags: operator.MERGE_THREADS, lambda flags: 0),
-        Entry("index_prepare", lambda flags: operator.PLAN_THREADS, lambda flags: 0),
-        Entry("index_threshold", lambda flags: 128, lambda flags: 4 * 4 * 256),
+        *(Entry(f"index_{name}", sizes.threads, sizes.smem_bytes) for name in ("main", "sample", "repair")),
+        Entry("index_merge", lambda flags: sizes.MERGE_THREADS, lambda flags: 0),
+        Entry("index_prepare", lambda flags: sizes.PLAN_THREADS, lambda flags: 0),
+        Entry("index_threshold", lambda flags: sizes.THRESHOLD_THREADS, lambda flags: 4 * 4 * 256),
     ),
     gpu="gpu",
     illegal=illegal,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from attribution.declare import Check, Flags, Inputs, Shape
 
-from .inputs import DIM, HEADS, SPILL_ROW, TILE_KEYS, WARP_KEYS, segments
+from .inputs import TILE_KEYS, WARP_KEYS
+from .sizes import DIM, HEADS, SPILL_ROW, segments
 
 
 @dataclass(frozen=True)

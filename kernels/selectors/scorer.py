@@ -6,14 +6,9 @@ Misuse: the scorer writes only inside the bounds of each row; what lies outside 
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
-
-from attribution.build import build
-from attribution.declare import load_kernel, shipped_root
-from attribution.measure.prepared import Module, Prepared
 
 from .captured import DIM, HEADS
 
@@ -46,10 +41,8 @@ def scored(operands: dict[str, Any]) -> dict[str, Any]:
     """scores, start, end of these operands."""
     import torch
 
-    kernel = load_kernel(shipped_root(), "index_topk")
-    flags = kernel.resolve_flags({"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False})
-    module = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator")
-    made = module.launch(operands, flags, {}, {})
-    Prepared(kernel, made.steps(), Module(build(kernel, flags))).run()
+    from attribution.kernels import index_scores
+
+    scores = index_scores(operands)
     torch.cuda.synchronize()
-    return {"scores": made.scores, "start": operands["k_start"], "end": operands["k_end"]}
+    return {"scores": scores, "start": operands["k_start"], "end": operands["k_end"]}

@@ -9,14 +9,13 @@ synchronization.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attribution.launch import TRACE, Launch
+from attribution.launch import TRACE, Launch, Operator
 
 LIST_SLOTS = 16
 """Candidates that a thread keeps in `online` and `heap`."""
@@ -115,53 +114,17 @@ def topk(scores: Any, start: Any, end: Any, k: int, out: Any = None, flags: Mapp
     Raises ValueError for arguments that are not allowed, BuildError when the kernel does not compile for this GPU.
     """
     import torch
-    from cuda.core import LaunchConfig, launch
+
+    from attribution.kernels import loaded
+    from attribution.measure.prepared import Prepared
+
+    from . import KERNEL
 
     validate(scores, start, end, k, out)
     with torch.cuda.device(scores.device):
         chosen = tuned(scores.shape[1]) if flags is None else flags
-        resolved, kernel = loaded(tuple(sorted({**chosen, "K": k}.items())), torch.cuda.current_device())
+        overrides = tuple(sorted({**chosen, "K": k}.items()))
+        resolved, module = loaded(KERNEL.folder, overrides, torch.cuda.current_device())
         made = make(scores, start, end, resolved, out=out)
-        step = made.launch
-        config = LaunchConfig(grid=step.grid, block=step.threads, shmem_size=step.smem_bytes)
-        args = (0 if a is TRACE else a.data_ptr() if hasattr(a, "data_ptr") else a for a in step.args)
-        launch(_Stream(torch.cuda.current_stream().cuda_stream), config, kernel, *args)
+        Prepared(KERNEL, Operator((made.launch,), {"indices": made.out}), module).run()
     return made.out
-
-
-class _Stream:
-    """torch's stream, as cuda.core takes it."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
-
-
-@functools.cache
-def loaded(overrides: tuple[tuple[str, Any], ...], device: int) -> tuple[dict[str, Any], Any]:
-    """Resolved flags and the kernel, built for and loaded on `device`.  Raises InputError, BuildError."""
-    from cuda.bindings import driver
-    from cuda.core import Device, ObjectCode
-
-    from attribution.build import build
-    from attribution.errors import MeasureError
-
-    from . import KERNEL
-
-    here = Device(device)
-    here.set_current()
-    capability = here.compute_capability
-    name = f"sm_{capability.major}{capability.minor}" + ("a" if capability.major == 9 else "")
-    resolved = KERNEL.resolve_flags(dict(overrides))
-    code = ObjectCode.from_cubin(build(KERNEL, resolved, name).cubin)
-    entry = code.get_kernel("topk")
-    size = smem_bytes(resolved)
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(entry.handle)), driver.CUdevice(device))
-    if int(error) != 0:
-        raise MeasureError(
-            f"topk needs {size} bytes of shared memory, which this GPU refuses: lower CANDIDATE_CAPACITY"
-        )
-    return resolved, entry

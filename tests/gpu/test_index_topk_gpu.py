@@ -5,7 +5,6 @@ Skipped where there is none.  What exact means: tests/exact_index_topk.py.
 
 from __future__ import annotations
 
-import importlib
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import exact_index_topk as exact
 import pytest
 
-from attribution.declare import load_kernel
+from attribution.declare import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
 
 GPU = find()
@@ -69,8 +68,7 @@ def test_exact_under_flags(root: Path, flags: dict[str, Any]) -> None:
 
 
 def host_inputs(root: Path, distribution: str, seed: int) -> dict[str, Any]:
-    kernel = load_kernel(root, "index_topk")
-    gpu = importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.gpu")
+    gpu = module_of(load_kernel(root, "index_topk"), "gpu")
     return dict(gpu.inputs({"q": 27, "n": 16384}, distribution, seed))
 
 
@@ -209,16 +207,14 @@ def replayed(root: Path, deaf: str = "") -> list[list[int]]:
     """
     import torch
 
-    module, flags, kernels = exact.built(root, ())
     rows, keys = 130, 16384
     x = exact.normal(rows, keys)
-    seen = {**x, deaf: x[deaf].clone()} if deaf else x
-    made = module.launch(seen, flags, {}, kernels)
-    made.run()
+    made, ready = exact.built(root, ()).operator({**x, deaf: x[deaf].clone()} if deaf else x)
+    ready.run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made.run()
+        ready.run()
     wrong = []
     for fresh in (
         exact.normal(rows, keys, 6),
@@ -230,7 +226,7 @@ def replayed(root: Path, deaf: str = "") -> list[list[int]]:
             x[name].view(torch.uint8).copy_(tensor.view(torch.uint8))
         made.output.fill_(exact.GUARD)
         graph.replay()
-        own, repaired = (exact.stored(root, x, i) for i in exact.scorers(flags))
+        own, repaired = (exact.stored(root, x, i) for i in exact.scorers({}))
         wrong.append(exact.wrong_rows(x, made.output, torch.where((made.status != 0)[:, None], repaired, own), 2048))
     return wrong
 

@@ -12,7 +12,6 @@ Every score must lie within the bound, and the largest error of a row within TOL
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import exact_index_topk as exact
 import planted_index_topk as planted
 import pytest
 
-from attribution.declare import load_kernel
+from attribution.declare import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
 
 GPU = find()
@@ -30,8 +29,7 @@ CHUNK, ALIGNED, HALF = 32, 33 * 2.0**-13, 2.0**-11
 
 
 def gpu_module(root: Path) -> Any:
-    kernel = load_kernel(root, "index_topk")
-    return importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.gpu")
+    return module_of(load_kernel(root, "index_topk"), "gpu")
 
 
 def scores_and_bounds(inputs: dict[str, Any], math: str) -> tuple[Any, Any]:
