@@ -22,8 +22,8 @@ from attribution.build import build
 from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
 from attribution.errors import AttrError
 from attribution.measure import probe, sweep, watch
+from attribution.measure.jobfile import Options
 from attribution.measure.runs import planned_runs
-from attribution.measure.worker import Options
 from attribution.plan import Overrides, Plan, json_text, plan
 
 RUNGS = ("load_only", "math_only", "score_only", "filter_only", "select_only")

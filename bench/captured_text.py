@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 
 from attribution.declare import load_kernel, shipped_root
-from attribution.measure.sweep import part
+from attribution.measure.points import part
 
 LAYER, HEADS, WIDTH = 3, 12, 32
 INDEX_HEADS, DIM = 64, 128

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
 from attribution.measure import probe, start, watch
-from attribution.measure.worker import Options
+from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan
 
 BASE_CYCLES, PLANTED_CYCLES = 1_000, 31_000

@@ -20,8 +20,8 @@ from pathlib import Path
 from attribution.build import build
 from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
 from attribution.measure import probe, watch
+from attribution.measure.jobfile import Options
 from attribution.measure.runs import planned_runs
-from attribution.measure.worker import Options
 from attribution.plan import Overrides, Plan, json_text, plan
 
 SHAPE = {"q": 4096, "n": 32768}

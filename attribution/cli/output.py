@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attribution.show.cells import text
 
 if TYPE_CHECKING:
-    from attribution.measure.job import Progress
+    from attribution.measure.machine import Progress
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -1,6 +1,6 @@
 """Runs beside the timed ones: scopes ncu and cupti, each in a worker of its own, as rows of the same recording.
 
-In: the plans, what the timed worker left.  Out: runs in the partial recording; a `Skip` for what went wrong.
+In: the points, what the timed worker left.  Out: runs in the partial recording; a `Skip` for what went wrong.
 The times that were measured are never lost to a profiler that failed: the reason is recorded.
 Misuse: their round is the turn of the profiler and their position that of the arm's first run: they belong to no pair.
 """
@@ -12,42 +12,41 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError, MeasureError
-from attribution.measure import cupti, ncu, reading
+from attribution.measure import ncu, reading
+from attribution.measure.jobfile import Key, Options
+from attribution.measure.points import Point, all_runs
+from attribution.measure.process import Ended
 from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
-from attribution.measure.worker import LOG, MACHINE, Options
+from attribution.measure.worker import LOG, MACHINE, PROFILED
 from attribution.partial import Partial
-from attribution.plan import NULL, Plan, PlannedRun
+from attribution.plan import NULL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attribution.measure.watch import Ended
-
-Start = Callable[[str, Sequence[str]], "Ended"]
+Start = Callable[[str, Sequence[str]], Ended]
 """Runs a worker in this mode under this command to its end."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """The recording under way: its points, each a plan with its runs, and (point, question, arm) of those that were refused."""
+    """The recording under way: its points, and the arms that were refused."""
 
-    points: Sequence[tuple[Plan, Mapping[int, PlannedRun]]]
-    path: Path
+    points: Sequence[Point]
     partial: Partial
     command: Sequence[str]
     options: Options
-    refused: Collection[tuple[int, str, str]] = ()
+    refused: Collection[Key] = ()
 
-    def add(self, scopes: Sequence[str], start: Start) -> list[Skip]:
-        """Measure what there is of cupti and ncu among `scopes`."""
+    def add(self, start: Start) -> list[Skip]:
+        """Measure what there is of cupti and ncu among the scopes."""
         skips = []
         for scope, make in (("cupti", self._cupti), ("ncu", self._ncu)):
-            if scope not in scopes:
+            if scope not in self.options.scopes:
                 continue
             try:
                 make(start)
@@ -60,18 +59,18 @@ class Beside:
     def _failed(self, reason: str) -> None:
         """A failed row for each arm that the profiler was to run."""
         there = {
-            (i, q.base, a.name)
-            for i, (plan, _) in enumerate(self.points)
-            for q in plan.questions
-            for a in q.arms
-            if a.name != NULL
+            (point.number, question.base, arm.name)
+            for point in self.points
+            for question in point.plan.questions
+            for arm in question.arms
+            if arm.name != NULL
         }
         for point, question, arm in sorted(there - set(self.refused)):
             facts = {"point": point, "question": question, "arm": arm, "build": "", "inputs": "", "checks": []}
             self._keep(facts, self._next(), {}, reason)
 
     def _next(self) -> int:
-        return max([*(run for _, runs in self.points for run in runs), *self.partial.done()]) + 1
+        return max([*(number for number, _, _ in all_runs(self.points)), *self.partial.done()]) + 1
 
     def _cupti(self, start: Start) -> None:
         import pandas as pd
@@ -79,7 +78,7 @@ class Beside:
         ended = start("cupti", self.command)
         if ended.kind != "finished":
             raise MeasureError(f"under torch.profiler the worker ended: {ended.reason}")
-        for arm in self._json(cupti.RESULT):
+        for arm in self._json(PROFILED):
             number = self._next()
             columns = ["scope", "stage", "sample", "time_ns", "clock_mhz"]
             times = pd.DataFrame(arm["rows"], columns=columns).assign(
@@ -100,7 +99,7 @@ class Beside:
             raise MeasureError(f"under ncu the worker ended: {ended.reason}")
         if not file.is_file():
             raise MeasureError(ncu.explain((self.partial.folder / LOG).read_text(encoding="utf-8", errors="replace")))
-        for arm, number, tables in reading.apart(file, self._json(ncu.LAUNCHES), metrics, self._next(), cache):
+        for arm, number, tables in reading.apart(file, self._json(PROFILED), metrics, self._next(), cache):
             self._keep(arm, number, tables)
 
     def _json(self, name: str) -> Any:
@@ -109,15 +108,15 @@ class Beside:
     def _keep(self, arm: Mapping[str, Any], number: int, tables: Mapping[str, pd.DataFrame], reason: str = "") -> None:
         import pandas as pd
 
-        plan, runs = self.points[arm.get("point", 0)]
-        like = next(r for r in runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
+        point = self.points[arm["point"]]
+        like = next(r for r in point.runs.values() if (r.question, r.arm.name) == (arm["question"], arm["arm"]))
         bad = [
             f"wrong output of the profiled run: {name}: {detail}"
             for name, passed, detail in arm["checks"]
             if not passed
         ]
         reason = reason or next(iter(bad), "")
-        row = {**run_facts(plan, like), "run": number, "round": arm.get("round", 0), "predecessor": ""}
+        row = {**run_facts(point.plan, like), "run": number, "round": arm.get("round", 0), "predecessor": ""}
         row |= {
             "build": arm["build"],
             "inputs": arm["inputs"],
@@ -131,6 +130,6 @@ class Beside:
         file = self.partial.folder / ncu.REPORT
         if not file.is_file():
             return ""
-        kept = self.path.with_name(f"{self.path.name}.ncu-rep")
+        kept = self.partial.path.with_name(f"{self.partial.path.name}.ncu-rep")
         shutil.copyfile(file, kept)
         return f"; the report is kept as {kept.name}: `attr ingest` reads it"

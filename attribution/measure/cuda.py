@@ -19,11 +19,12 @@ from attribution.build import Build, build
 from attribution.declare import Check, Kernel
 from attribution.errors import AttrError, InputError, MeasureError
 from attribution.launch import Ceiling
-from attribution.measure import ceilings, clocks, cold, facts, host, lost_work, ncu, stamp, timing, worker
-from attribution.measure.job import Case, MachineLost
+from attribution.measure import ceilings, clocks, cold, facts, lost_work, ncu, stamp, timing, worker
+from attribution.measure.jobfile import Options
+from attribution.measure.machine import Case, MachineLost, Measured
 from attribution.measure.manifest import inputs_hash
 from attribution.measure.prepared import Module, Prepared
-from attribution.measure.profiled import MODES
+from attribution.measure.profiled import PROFILES
 from attribution.measure.traced import trace_tables
 from attribution.plan import Arm, Plan, json_text
 
@@ -76,7 +77,7 @@ class CudaMachine:
 
     together = True
 
-    def __init__(self, kernel: Kernel, plan: Plan, options: worker.Options, tell: worker.Tell) -> None:
+    def __init__(self, kernel: Kernel, plan: Plan, options: Options, tell: worker.Tell) -> None:
         try:
             import torch
         except ImportError as error:
@@ -191,7 +192,7 @@ class CudaMachine:
             self._ceilings = self.guarded(lambda: tuple(named()))
         return self.guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
 
-    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[host.Measured]:
+    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[Measured]:
         assert isinstance(case, CudaCase)
         return self.guarded(lambda: self._measure(arms, case, began))
 
@@ -229,7 +230,7 @@ class CudaMachine:
         most = max(len(copies) for copies in sets)
         return max(fit, most) if self.options.cache == "cold" else fit
 
-    def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[host.Measured]:
+    def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[Measured]:
         began(0)
         known = len(self._prepared)
         sets = [self._copies(arm, case) for arm in arms]
@@ -254,7 +255,7 @@ class CudaMachine:
             self._check_rates(arm, case, mine)
             tables = self._tables(arm, copies[0], mine, before, after)
             last = copies[(samples - 1) % len(copies)]  # the warm-ups before are whole turns
-            out.append(host.Measured(last.operator.output, tables))
+            out.append(Measured(last.operator.output, tables))
         return out
 
     def _rows(self, sets: Sequence[Sequence[Prepared]], timed: timing.Timed) -> list[list[timing.Row]]:
@@ -311,4 +312,4 @@ def _fingerprint(inputs: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(worker.serve(sys.argv[1:], CudaMachine, MODES))
+    sys.exit(worker.serve(sys.argv[1:], CudaMachine, PROFILES))

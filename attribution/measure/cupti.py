@@ -16,7 +16,7 @@ from attribution.errors import DataError
 from attribution.measure.timing import Row
 
 RULE = "launched_by_thread"
-RESULT, TRACE = "cupti.json", "cupti-trace.json"
+TRACE = "cupti-trace.json"
 
 
 def range_name(sample: int, step: int) -> str:

@@ -15,9 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from attribution.declare import Flags, FlagValue, Inputs, Kernel, Shape
+from attribution.measure.machine import Measured, Table
 from attribution.schedule import Pipeline, place
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from attribution.schedule import Placement
 
-Table: TypeAlias = "pd.DataFrame | list[dict[str, Any]]"
-"""Rows of one table without their `run` column, as a frame or as mappings."""
 SCOPE = "host-virtual"
 NS_PER_CYCLE = 1
 """The virtual clock runs at 1 GHz: DELAY_CYCLES are nanoseconds."""
@@ -79,14 +78,6 @@ class HostRun:
     units: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Limit -> (failures, of)."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One run: what it left behind, and its tables."""
-
-    output: Any
-    tables: Mapping[str, Table]
 
 
 def one_thread() -> AbstractContextManager[Any]:

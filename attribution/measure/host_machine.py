@@ -1,6 +1,6 @@
 """The reference machine in the form that a `Job` drives: inputs, references and runs on the CPU.
 
-In: a Kernel that has a host algorithm, a Plan.  Out: `HostMachine`, a `Machine` (see job.py).
+In: a Kernel that has a host algorithm, a Plan.  Out: `HostMachine`, a `Machine` (see machine.py).
 Misuse: its times are virtual; see host.py.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from attribution.declare import Check, Kernel
 from attribution.errors import InputError
 from attribution.measure import host
+from attribution.measure.machine import Measured
 from attribution.measure.manifest import inputs_hash
 from attribution.plan import Arm, Plan
 
@@ -62,14 +63,14 @@ class HostMachine:
     def output(self, arm: Arm, case: Any) -> Any:
         return self._run(arm, case).output
 
-    def measure(self, arms: Sequence[Arm], case: Any, began: Callable[[int], None]) -> list[host.Measured]:
+    def measure(self, arms: Sequence[Arm], case: Any, began: Callable[[int], None]) -> list[Measured]:
         out = []
         for i, arm in enumerate(arms):
             began(i)
             out.append(self._run(arm, case))
         return out
 
-    def _run(self, arm: Arm, case: Any) -> host.Measured:
+    def _run(self, arm: Arm, case: Any) -> Measured:
         assert isinstance(case, HostCase)
         with host.one_thread():
             return host.measure(self.kernel, case.inputs, self.shape, arm.flags, arm.knobs)

@@ -1,4 +1,4 @@
-"""Executes a plan on a machine: checks first, then the rounds, then checks again; each finished run is kept at once.
+"""Executes a plan on a machine: checks first, then the rounds, then checks again; each finished run is kept.
 
 In: a Plan, its Kernel, a `Machine`, a path.  Out: a Recording; every run that failed or was skipped is a row with its reason.
 An arm whose output is wrong on fresh inputs before timing is not timed.  Each timed run's own output is checked as well,
@@ -11,79 +11,24 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from attribution.declare import Check, Kernel, Variant
-from attribution.errors import AttrError, InputError
-from attribution.measure import host, stopping
+from attribution.errors import InputError
+from attribution.measure import stopping
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
+from attribution.measure.machine import FAULTS, Case, Machine, Progress
 from attribution.measure.manifest import manifest, source_hash
-from attribution.measure.runs import TRACED, planned_runs, run_facts
+from attribution.measure.outcome import Kept, Outcome, Waiting, first_failed
+from attribution.measure.runs import TRACED, planned_runs
 from attribution.partial import Partial
 from attribution.plan import Arm, Plan, PlannedRun
 from attribution.recording import Recording, check_free
 
-Progress = Callable[[int, int, str], None]
-"""done, total, what is running now."""
-FAULTS = (AttrError, ArithmeticError, ValueError, LookupError, MemoryError)
-"""What an arm may raise without ending the job."""
 CEILING_ROUNDS = 12
 """Rounds before which the machine's ceilings are measured."""
-
-
-Table = host.Table
-"""Rows of one table without their `run` column, as a frame or as mappings."""
-
-
-class MachineLost(Exception):
-    """The machine cannot go on in this process: its context is poisoned.  Who started the process starts another."""
-
-
-class Case(Protocol):
-    """Inputs of one seed and what is needed to judge an output on them."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def hash(self) -> str:
-        """sha256 of the inputs' bytes, first 16 digits."""
-
-    def check(self, arm: Arm, output: Any) -> list[Check]:
-        """Judge one output."""
-
-
-class Machine(Protocol):
-    """Where arms run.  `primary` is the scope and stage whose width a stopping rule looks at."""
-
-    primary: tuple[str, str]
-    traced_rounds: int
-    """Rounds in which each arm but the null arm runs once more, built with TRACE on."""
-    together: bool
-    """Whether the arms of a round are measured in one go, with nothing else between them."""
-
-    def facts(self) -> dict[str, Any]:
-        """kind, name, sms, tick_ns and what else identifies it."""
-
-    def case(self, seed: int) -> Case:
-        """Inputs of this seed."""
-
-    def build(self, arm: Arm) -> str:
-        """Identity of the arm's build, '' where nothing is built.  Raises BuildError."""
-
-    def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
-        """What of `same` the arm's build lacks altogether, in a sentence; '' when nothing is missing or nothing is built."""
-
-    def output(self, arm: Arm, case: Case) -> Any:
-        """One execution, not timed."""
-
-    def ceilings(self) -> Sequence[Mapping[str, Any]]:
-        """Rates of pure work on this machine now: rows of `counters` without `run`; none where it has no ceilings."""
-
-    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[host.Measured]:
-        """One run of each arm, in this order; `began(i)` is called when arm i is next."""
 
 
 class Job:
@@ -99,20 +44,19 @@ class Job:
         plan: Plan,
         kernel: Kernel,
         machine: Machine,
-        partial: Partial,
+        kept: Kept,
         rule: stopping.Rule | None = None,
         refused: Mapping[tuple[str, str], str] | None = None,
         began: Callable[[PlannedRun], None] = lambda run: None,
         keep_s: float = 0.0,
         same: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.plan, self.kernel, self.machine, self.partial, self.began = plan, kernel, machine, partial, began
+        self.plan, self.kernel, self.machine, self.kept, self.began = plan, kernel, machine, kept, began
         self.refused: dict[tuple[str, str], str] = dict(refused or {})
         self.checked: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
         self.rounds_run, self.same = plan.rounds, dict(same or {})
-        self.keep_s, self._written_s = keep_s, time.monotonic()
-        self._waiting: list[tuple[int, dict[str, Table]]] = []
+        self.waiting = Waiting(kept, keep_s)
         self.runs_s = self.checks_s = 0.0
 
     def execute(self, progress: Progress) -> None:
@@ -120,17 +64,17 @@ class Job:
         try:
             self._execute(progress)
         finally:
-            self._write()
+            self.waiting.write()
 
     def _execute(self, progress: Progress) -> None:
-        runs, done = planned_runs(self.plan, self.machine.traced_rounds), self.partial.done()
+        runs, done = planned_runs(self.plan, self.machine.traced_rounds), self.kept.done()
         self.case = self.machine.case(self.plan.seed)
         # A resumed job checks its arms again: what was true before the stop need not be true now.
         before, after = (self.machine.case(self.plan.seed + i) for i in (1, 2))
         if self.judge:
-            self.judge.resume(self.partial, runs)
+            self.judge.resume(self.kept, runs)
         last = {(run.question, run.arm.name): run.run for run in runs}
-        held: list[tuple[PlannedRun, _Outcome]] = []
+        held: list[tuple[PlannedRun, Outcome]] = []
         count, ceilings_of = 0, -1
         for visit in self._visits(runs):
             first, left = visit[0], [run for run in visit if run.run not in done]
@@ -167,34 +111,16 @@ class Job:
         return [list(group) for _, group in itertools.groupby(runs, key)]
 
     def _keep(
-        self, held: Sequence[tuple[PlannedRun, _Outcome]], after: Case, is_last: Callable[[PlannedRun], bool]
+        self, held: Sequence[tuple[PlannedRun, Outcome]], after: Case, is_last: Callable[[PlannedRun], bool]
     ) -> None:
         """Take finished runs to be written; an arm's last one is checked on fresh inputs before."""
         for run, out in held:
             if is_last(run):
                 self._check_after(run, out, after)
-            self._waiting.append((run.run, self._tables(run, out)))
-        if time.monotonic() - self._written_s >= self.keep_s:
-            self._write()
+            self.waiting.take(run.run, out.rows(self.plan, run, self.case.hash))
+        self.waiting.write_when_due()
 
-    def _write(self) -> None:
-        """Write what waits, in one piece."""
-        import pandas as pd
-
-        if self._waiting:
-            parts: dict[str, list[Any]] = {}
-            for name, table in (item for _, tables in self._waiting for item in tables.items()):
-                parts.setdefault(name, []).append(table)
-            whole = {}
-            for name, tables in parts.items():
-                # One frame for all rows: a frame for each run takes longer than a short run.
-                rows = [row for table in tables if isinstance(table, list) for row in table]
-                frames = [table for table in tables if not isinstance(table, list)]
-                whole[name] = pd.concat([*([pd.DataFrame(rows)] if rows else []), *frames], ignore_index=True)
-            self.partial.add([run for run, _ in self._waiting], whole)
-        self._waiting, self._written_s = [], time.monotonic()
-
-    def _check_after(self, run: PlannedRun, out: _Outcome, after: Case) -> None:
+    def _check_after(self, run: PlannedRun, out: Outcome, after: Case) -> None:
         """The arm once more on fresh inputs, behind its last run."""
         if out.status == "ok":
             self.began(run)
@@ -210,9 +136,9 @@ class Job:
             checks = [Check("runs", False, f"{type(error).__name__}: {error}")]
         self.checks_s += time.monotonic() - begin_s
         into.extend((when, c) for c in checks)
-        return _reason(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
+        return first_failed(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
 
-    def _visit(self, runs: Sequence[PlannedRun], before: Case) -> list[_Outcome]:
+    def _visit(self, runs: Sequence[PlannedRun], before: Case) -> list[Outcome]:
         """Check the arms that were not checked yet, and measure the runs together."""
         outcomes = [self._ready(run, before) for run in runs]
         ready = [(run, out) for run, out in zip(runs, outcomes, strict=True) if out.status == "ok"]
@@ -233,9 +159,9 @@ class Job:
                 self.judge.take(run, out.tables.get("times", []))
         return outcomes
 
-    def _ready(self, run: PlannedRun, before: Case) -> _Outcome:
+    def _ready(self, run: PlannedRun, before: Case) -> Outcome:
         """An outcome to fill, after the arm was built and checked if that was not done yet."""
-        out, key = _Outcome(time.time_ns()), (run.question, run.arm.name)
+        out, key = Outcome(time.time_ns()), (run.question, run.arm.name)
         self.began(run)
         if key not in self.refused and key not in self.checked:
             self.checked.add(key)
@@ -258,7 +184,7 @@ class Job:
         except FAULTS as error:
             return f"{type(error).__name__}: {error}"
 
-    def _measure(self, ready: Sequence[tuple[PlannedRun, _Outcome]]) -> None:
+    def _measure(self, ready: Sequence[tuple[PlannedRun, Outcome]]) -> None:
         """One run of each, and the check of what it left behind.  Raises what the machine raises."""
         if not ready:
             return
@@ -272,53 +198,8 @@ class Job:
             seen = self.case.check(run.arm, measured.output)
             self.checks_s += time.monotonic() - begin_s
             out.checks += [("after", c) for c in seen]
-            if reason := _reason(seen, "wrong output of the timed run"):
+            if reason := first_failed(seen, "wrong output of the timed run"):
                 out.fail(reason)
-
-    def _tables(self, run: PlannedRun, out: _Outcome) -> dict[str, Table]:
-        """The rows of one run, with their `run` column."""
-        row = {
-            **run_facts(self.plan, run),
-            "build": out.build,
-            "inputs": self.case.hash,
-            "status": out.status,
-            "reason": out.reason,
-            "begin_ns": out.begin_ns,
-        }
-        looked = [{"when": w, "check": c.name, "passed": c.passed, "detail": c.detail} for w, c in out.checks]
-        tables: dict[str, Table] = {"runs": [row], **out.tables, "checks": looked}
-        return {name: _numbered(table, run.run) for name, table in tables.items() if len(table)}
-
-
-def _numbered(table: Table, run: int) -> Table:
-    return [{**row, "run": run} for row in table] if isinstance(table, list) else table.assign(run=run)
-
-
-@dataclass
-class _Outcome:
-    """What one run left."""
-
-    begin_ns: int
-    status: str = "ok"
-    reason: str = ""
-    build: str = ""
-    checks: list[tuple[str, Check]] = field(default_factory=list)
-    tables: dict[str, Table] = field(default_factory=dict)
-
-    def fail(self, reason: str) -> None:
-        self.status, self.reason = "failed", reason
-
-    def add_counters(self, more: Sequence[Mapping[str, Any]]) -> None:
-        """More rows of table `counters`."""
-        there = self.tables.get("counters", [])
-        assert isinstance(there, list) or not more, "a machine with ceilings gives its counters as rows"
-        if isinstance(there, list):
-            self.tables["counters"] = [*there, *map(dict, more)]
-
-
-def _reason(checks: list[Check], what: str) -> str:
-    bad = [f"{c.name}: {c.detail}" for c in checks if not c.passed]
-    return f"{what}: {bad[0]}" if bad else ""
 
 
 def execute(

@@ -13,8 +13,8 @@ from typing import Any
 
 from attribution import order
 from attribution.measure import stopping
-from attribution.measure.host import Table
-from attribution.partial import Partial
+from attribution.measure.machine import Table
+from attribution.measure.outcome import Kept
 from attribution.plan import Plan, PlannedRun
 
 
@@ -28,9 +28,9 @@ class Judge:
         self.times_ns: dict[tuple[str, str], dict[int, float]] = {}
         self.decision: stopping.Decision | None = None
 
-    def resume(self, partial: Partial, runs: Sequence[PlannedRun]) -> None:
+    def resume(self, kept: Kept, runs: Sequence[PlannedRun]) -> None:
         """Take in the times of runs that were finished before."""
-        by_number, times = {run.run: run for run in runs}, partial.table("times")
+        by_number, times = {run.run: run for run in runs}, kept.table("times")
         for number in times["run"].astype(int).unique().tolist():
             if number in by_number:
                 self.take(by_number[number], times[times["run"] == number])

@@ -16,7 +16,7 @@ from typing import Any
 
 from attribution.errors import DataError, MeasureError
 
-LAUNCHES, REPORT = "launches.json", "profile.ncu-rep"
+REPORT = "profile.ncu-rep"
 RANGE = "attr"
 """The outer NVTX range: only launches inside it are profiled."""
 

@@ -1,13 +1,12 @@
 """The worker's part of scopes ncu and cupti: every arm once more in a process of its own, each step in a named range.
 
-In: a CudaMachine, the plan, what was refused.  Out: JSON in the folder, for `beside.py` to make rows of.
+In: a CudaMachine, a plan, what was refused.  Out: facts of every arm, for `beside.py` to make rows of.
 A profiler changes the process that it is attached to, so nothing is timed here in scopes event or graph.
 Misuse: these run after the timed rounds and are not paired with them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +17,19 @@ from attribution.plan import NULL, Plan
 
 if TYPE_CHECKING:
     from attribution.measure.cuda import CudaMachine
+    from attribution.measure.jobfile import Options
     from attribution.measure.prepared import Prepared
-    from attribution.measure.worker import Options, Order, Tell
+    from attribution.measure.worker import Tell
 
 
+Arm = tuple[str, str]
+"""(question, arm)."""
 BASE_TURNS = 3
 """Times that ncu profiles a base: how far counters of equal launches differ is their interval."""
 
 
 def _arms(
-    machine: CudaMachine,
-    plan: Plan,
-    refused: Collection[tuple[str, str]],
-    tell: Tell,
-    mode: str,
-    base_turns: int = 1,
+    machine: CudaMachine, plan: Plan, refused: Collection[Arm], tell: Tell, mode: str, base_turns: int = 1
 ) -> Iterator[tuple[int, list[Prepared], dict[str, Any]]]:
     """(number, copies that ran once, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
 
@@ -65,20 +62,12 @@ def _evict(others: list[Prepared]) -> None:
         one.run()
 
 
-def under_ncu(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
-    """Every arm's launches, as `launches` makes them, told in the folder."""
-    refused = {(q, a) for q, a, _ in order.refused}
-    (folder / ncu.LAUNCHES).write_text(
-        json.dumps(launches(machine, plan, refused, order.options, tell)), encoding="utf-8"
-    )
-
-
-def launches(
-    machine: CudaMachine, plan: Plan, refused: Collection[tuple[str, str]], options: Options, tell: Tell, first: int = 0
+def under_ncu(
+    machine: CudaMachine, plan: Plan, refused: Collection[Arm], options: Options, folder: Path, tell: Tell, first: int
 ) -> list[dict[str, Any]]:
-    """Each step inside two NVTX ranges: the outer is what ncu profiles, the inner names the step.
+    """Launches of every arm, numbered from `first`.
 
-    Arms are numbered from `first`.
+    Each step is inside two NVTX ranges: the outer is what ncu profiles, the inner names the step.
     """
     import torch
 
@@ -103,16 +92,18 @@ def launches(
     return made
 
 
-def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, tell: Tell) -> None:
+def under_cupti(
+    machine: CudaMachine, plan: Plan, refused: Collection[Arm], options: Options, folder: Path, tell: Tell, first: int
+) -> list[dict[str, Any]]:
     """Samples of each arm under torch.profiler."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    made, refused = [], {(q, a) for q, a, _ in order.refused}
+    made = []
     for _, (prepared, *others), facts in _arms(machine, plan, refused, tell, "cupti"):
         steps = prepared.operator.steps
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-            for sample in range(order.options.samples):
+            for sample in range(options.samples):
                 _evict(others)
                 for place in range(len(steps)):
                     with record_function(cupti.range_name(sample, place)):
@@ -121,10 +112,10 @@ def under_cupti(machine: CudaMachine, plan: Plan, order: Order, folder: Path, te
         file = folder / cupti.TRACE
         profiler.export_chrome_trace(str(file))
         stages = [(s.stage, isinstance(s, Launch)) for s in steps]
-        facts["rows"] = cupti.rows(file, order.options.samples, stages)
+        facts["rows"] = cupti.rows(file, options.samples, stages)
         file.unlink()
         made.append(facts)
-    (folder / cupti.RESULT).write_text(json.dumps(made), encoding="utf-8")
+    return made
 
 
-MODES = {"ncu": under_ncu, "cupti": under_cupti}
+PROFILES = {"ncu": under_ncu, "cupti": under_cupti}

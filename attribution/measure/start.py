@@ -14,7 +14,8 @@ from pathlib import Path
 from attribution.declare import Kernel, Variant
 from attribution.errors import InputError
 from attribution.measure import job, ncu, probe, scopes, stopping, watch
-from attribution.measure.worker import Options
+from attribution.measure.jobfile import Options
+from attribution.measure.machine import Progress
 from attribution.plan import Plan
 from attribution.recording import Recording
 
@@ -113,7 +114,7 @@ def measure(
     kernel: Kernel,
     variants: Mapping[str, Variant],
     path: Path,
-    progress: job.Progress,
+    progress: Progress,
     resume: bool,
     overwrite: bool,
 ) -> Recording:

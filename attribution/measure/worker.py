@@ -1,6 +1,6 @@
-"""The measuring process: reads a job file, runs a `Job` on its machine, and tells how far it is.
+"""The measuring process: reads a job file, goes through its points on a machine, and tells how far it is.
 
-In: JOB.json (`Order`) and OUT, the recording's path, whose `.partial` folder is there already.
+In: JOB.json (an `Order`) and OUT, the recording's path, whose `.partial` folder is there already.
 Out: finished runs in `OUT.partial`, facts in its `machine.json`, one JSON line an event in its `progress.jsonl`.
 It goes through files, not pipes: a profiler may stand between this process and who started it.
 Misuse: it publishes nothing and writes no row for a run that killed it: who started it does.
@@ -8,96 +8,40 @@ Misuse: it publishes nothing and writes no row for a run that killed it: who sta
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attribution.declare import Kernel, load_kernel
 from attribution.errors import AttrError, DataError
-from attribution.measure import stopping
-from attribution.measure.job import Job, Machine, MachineLost
+from attribution.measure.job import Job
+from attribution.measure.jobfile import Options, Order
+from attribution.measure.machine import Machine, MachineLost
+from attribution.measure.points import Point, points, use_files
 from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
 
-PROGRESS, MACHINE, LOG = "progress.jsonl", "machine.json", "worker.log"
+PROGRESS, MACHINE, LOG, PROFILED = "progress.jsonl", "machine.json", "worker.log", "profiled.json"
 FINISHED, FAILED, LOST = 0, 3, 75
 """Exit codes: all done; nothing can be measured, with a sentence; this process cannot go on, another can."""
 
 ORPHAN_S = 1.0
 """How often a worker looks whether anybody still waits for it."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a GPU is to measure.
-
-    `traced_rounds`: rounds in which every arm runs once more with TRACE on.  `timeout_s`: silence that counts as a hang.
-    `keep_s`: how long a finished run may wait to be written with others; a worker that dies takes those along, and they are
-    measured again.
-    """
-
-    scopes: tuple[str, ...] = ("event", "graph")
-    cache: str = "warm"
-    samples: int = 10
-    traced_rounds: int = 6
-    timeout_s: float = 120.0
-    keep_s: float = 2.0
-    stages: tuple[str, ...] = ("main", "operator")
-    """What scope graph replays and ncu profiles; `operator` is all of them."""
-    rest: float = 1.0
-    """Rest of the card after each arm's turn, as a multiple of the turn's work: at most half of any 50 ms is then work."""
-
-
-class Written(Protocol):
-    """What a worker is asked to do, in any form that can be written into a job file."""
-
-    def write(self, path: Path) -> None: ...
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a worker of one plan is asked to do."""
-
-    root: str
-    plan: Mapping[str, Any]
-    identity: Mapping[str, Any]
-    options: Options = field(default_factory=Options)
-    rule: stopping.Rule | None = None
-    refused: tuple[tuple[str, str, str], ...] = ()
-    """(question, arm, reason): runs of these are skipped."""
-    same: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Variant -> counters that it must share with its base."""
-    mode: str = "time"
-    """`time` runs the job; another one (ncu, cupti) is a profiler's and runs every arm inside named ranges."""
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> Order:
-        """Raises DataError."""
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            options = raw.pop("options")
-            options |= {name: tuple(options[name]) for name in ("scopes", "stages")}
-            rule = raw.pop("rule")
-            refused = tuple((q, a, r) for q, a, r in raw.pop("refused"))
-            return cls(
-                **raw, options=Options(**options), rule=None if rule is None else stopping.Rule(**rule), refused=refused
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path} is no job file: {type(error).__name__}: {error}") from error
-
+TIMES_ALONE = 2
+"""How often an arm that is suspected is measured alone: what it leaves behind meets itself."""
 
 Tell = Callable[..., None]
 """tell(event, **values): one line of progress, at once."""
 Maker = Callable[[Kernel, Plan, Options, Tell], Machine]
+Profile = Callable[[Any, Plan, Collection[tuple[str, str]], Options, Path, Tell, int], list[dict[str, Any]]]
+"""profile(machine, plan, refused, options, folder, tell, first): facts of every arm, numbered from `first`; see profiled.py."""
 
 
 def teller(folder: Path) -> Tell:
@@ -110,48 +54,110 @@ def teller(folder: Path) -> Tell:
     return tell
 
 
-Mode = Callable[[Any, Plan, Order, Path, Tell], None]
-
-
-def serve(arguments: list[str], make: Maker, modes: Mapping[str, Mode] | None = None) -> int:
-    """Do the job of `arguments` (JOB.json, OUT) on the machine that `make` makes.  Returns the exit code."""
+def serve(arguments: list[str], make: Maker, profiles: Mapping[str, Profile] | None = None) -> int:
+    """Do the job of `arguments` (JOB.json, OUT) on the machines that `make` makes.  Returns the exit code."""
     job_file, path = Path(arguments[0]), Path(arguments[1])
     tell = teller(path.with_name(path.name + ".partial"))
-    at: list[PlannedRun] = []
+    at: list[int] = []
 
-    def began(run: PlannedRun) -> None:
+    def began(run: int) -> None:
         at.append(run)
-        tell("began", run=run.run)
+        tell("began", run=run)
 
     def work() -> None:
         order = Order.read(job_file)
-        kernel = load_kernel(Path(order.root), str(order.plan["kernel"]))
-        plan = Plan.from_facts(order.plan)
+        kernel = load_kernel(Path(order.root), str(order.plans[0]["kernel"]))
+        use_files(kernel, order.files)
         partial = Partial(path, order.identity, resume=True, lock=False)
         end_with(partial)
         tell("alive", pid=os.getpid())
-        machine = make(kernel, plan, order.options, tell)
-        keep_facts(partial.folder, machine.facts())
-        if order.mode != "time":
-            (modes or {})[order.mode](machine, plan, order, partial.folder, tell)
-            tell("finished", rounds=plan.rounds, stopping=None, runs_s=0.0, checks_s=0.0)
-            return
-        refused = {(q, a): reason for q, a, reason in order.refused}
-        job = Job(plan, kernel, machine, partial, order.rule, refused, began, order.options.keep_s, order.same)
-        job.execute(lambda done, total, label: tell("progress", done=done, total=total, label=label))
-        spent = {"runs_s": round(job.runs_s, 3), "checks_s": round(job.checks_s, 3)}
-        tell("finished", rounds=job.rounds_run, stopping=job.judge.facts() if job.judge else None, **spent)
+        todo = points(partial, [Plan.from_facts(facts) for facts in order.plans], order.options.traced_rounds)
+        worker = Worker(order, kernel, partial.folder, todo, make, tell, began)
+        if order.mode in (profiles or {}):
+            worker.profile((profiles or {})[order.mode])
+        elif order.alone is not None:
+            worker.alone(*order.alone)
+        else:
+            worker.time()
+        tell("finished", **worker.facts)
 
     return told(tell, at, work)
 
 
-def told(tell: Tell, at: Sequence[PlannedRun], work: Callable[[], None]) -> int:
+@dataclass
+class Worker:
+    """What one worker does, point by point; a point has a machine of its own."""
+
+    order: Order
+    kernel: Kernel
+    folder: Path
+    todo: Sequence[Point]
+    make: Maker
+    tell: Tell
+    began: Callable[[int], None]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What is told at the end: rounds that were run, how the stopping rule ended, seconds in runs and in checks."""
+
+    def time(self) -> None:
+        """Measure what is not done yet."""
+        self.facts = {"rounds": self.todo[0].plan.rounds, "stopping": None, "runs_s": 0.0, "checks_s": 0.0}
+        for point in self.todo:
+            # A rule's last decision is not kept: such a point is gone through again, and measures nothing.
+            if self.order.rule is not None or len(point.done()) < len(point.runs):
+                self._job(point)
+                gc.collect()  # a point's matrices are gigabytes
+
+    def _job(self, point: Point) -> None:
+        machine = self.make(self.kernel, point.plan, self.order.options, self.tell)
+        keep_facts(self.folder, machine.facts())
+        last = self.todo[-1].first_run + len(self.todo[-1].runs)
+        label = "" if len(self.todo) == 1 else f"point {point.number + 1}, {point.plan.distribution} "
+
+        def progress(done: int, total: int, what: str) -> None:
+            self.tell("progress", done=point.first_run + done, total=last, label=label + what)
+
+        def began(run: PlannedRun) -> None:
+            self.began(run.run + point.first_run)
+
+        order, refused = self.order, self.order.refused_at(point.number)
+        job = Job(point.plan, self.kernel, machine, point, order.rule, refused, began, order.options.keep_s, order.same)
+        job.execute(progress)
+        self.facts |= {"rounds": job.rounds_run, "stopping": job.judge.facts() if job.judge else None}
+        for name, spent in (("runs_s", job.runs_s), ("checks_s", job.checks_s)):
+            self.facts[name] = round(self.facts[name] + spent, 3)
+
+    def alone(self, point: int, question: str, arm: str) -> None:
+        """One arm as a job runs it, and nothing else; nothing is kept: does it end this process all by itself?"""
+        here = self.todo[point]
+        number, run = next((n, r) for n, r in here.runs.items() if (r.question, r.arm.name) == (question, arm))
+        self.tell("progress", done=0, total=TIMES_ALONE, label=f"{arm} alone")
+        machine = self.make(self.kernel, here.plan, self.order.options, self.tell)
+        self.began(number)
+        case, fresh = machine.case(here.plan.seed), machine.case(here.plan.seed + 1)
+        machine.output(run.arm, fresh)
+        for _ in range(TIMES_ALONE):
+            machine.measure([run.arm], case, lambda _: self.began(number))
+
+    def profile(self, profile: Profile) -> None:
+        """Every arm of every point inside named ranges, told in the folder."""
+        made: list[dict[str, Any]] = []
+        for point in self.todo:
+            machine = self.make(self.kernel, point.plan, self.order.options, self.tell)
+            refused = self.order.refused_at(point.number)
+            found = profile(machine, point.plan, refused, self.order.options, self.folder, self.tell, len(made))
+            made += [{**facts, "point": point.number} for facts in found]
+            del machine
+            gc.collect()
+        (self.folder / PROFILED).write_text(json.dumps(made), encoding="utf-8")
+
+
+def told(tell: Tell, at: Sequence[int], work: Callable[[], None]) -> int:
     """Do the work; what ends it is told, with the last run that began.  Returns the exit code."""
     try:
         work()
         return FINISHED
     except MachineLost as error:
-        tell("lost", run=at[-1].run if at else None, reason=str(error))
+        tell("lost", run=at[-1] if at else None, reason=str(error))
         return LOST
     except AttrError as error:
         tell("error", kind=type(error).__name__, message=str(error))

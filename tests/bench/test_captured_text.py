@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attribution.declare import load_kernel
-from attribution.measure.sweep import part
+from attribution.measure.points import part
 from bench import captured_text as maker
 
 VOCABULARY = {

@@ -14,8 +14,8 @@ from attribution.analyze.contrast import contrast
 from attribution.claim import answers
 from attribution.declare import load_kernel, load_variants
 from attribution.measure import watch
+from attribution.measure.jobfile import Options
 from attribution.measure.probe import Gpu, find
-from attribution.measure.worker import Options
 from attribution.plan import Overrides, plan
 from attribution.recording import Recording
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from attribution.declare import Kernel, load_kernel
 from attribution.errors import DataError, InputError
 from attribution.measure.host import Clock
-from attribution.measure.sweep import part
+from attribution.measure.points import part
 
 SHAPE = {"rows": 3, "columns": 1024, "k": 128}
 KNOBS = {"sms": 2, "ctas": 4}

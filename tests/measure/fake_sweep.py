@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from fake_worker import Machine
+from fake_worker import Machine, under_ncu
 
-from attribution.measure import sweep
+from attribution.measure import worker
 
 
 class SweepMachine(Machine):
@@ -17,13 +17,5 @@ class SweepMachine(Machine):
             self.arm = ""
 
 
-def launches(machine: Any, plan: Any, refused: Any, options: Any, tell: Any, first: int) -> list[dict[str, Any]]:
-    """One launch a point: the first point's and the second's of `traces/hello-h200.ncu-rep`."""
-    name = ("vector", "scalar")[first]
-    step = {"range": name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
-    checks = [["sums", True, "0 rows differ"]]
-    return [{"question": "vector", "arm": name, "build": "b", "inputs": "i", "steps": [step], "checks": checks}]
-
-
 if __name__ == "__main__":
-    sys.exit(sweep.serve(sys.argv[1:], SweepMachine, launches))
+    sys.exit(worker.serve(sys.argv[1:], SweepMachine, {"ncu": under_ncu}))

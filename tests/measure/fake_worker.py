@@ -1,11 +1,12 @@
 """A worker whose machine is faked, to be ended in every way that a GPU worker can be: run as a child process.
 
-The environment variable FAKE names what happens: ARM:WHAT[:RUN], WHAT one of die, hang, lost, raise, wrong, exit.
+The environment variable FAKE names what happens: ARM:WHAT, WHAT one of die, hang, lost, raise, wrong, exit (from the arm's
+second run on, and at once in every later worker), flaky (as die, but never at once: it takes many runs) and spoil (the arm
+runs well, and whatever runs next loses the context).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -19,10 +20,7 @@ from attribution.declare import Check
 from attribution.errors import MeasureError
 from attribution.launch import Ceiling
 from attribution.measure import ceilings, worker
-from attribution.measure.cupti import RESULT
-from attribution.measure.host import Measured
-from attribution.measure.job import MachineLost
-from attribution.measure.ncu import LAUNCHES
+from attribution.measure.machine import MachineLost, Measured
 
 METRICS = {"opcodes": "sass__inst_executed_per_opcode", "dram_read_bytes": "dram__bytes_read.sum"}
 
@@ -43,7 +41,8 @@ class Machine:
         self.traced_rounds = options.traced_rounds
         self.count = 0
         arm, what = (os.environ.get("FAKE", ":") + ":").split(":")[:2]
-        self.arm, self.what = arm, what
+        self.arm, self.what, self.spoiled = arm, what, False
+        self.seen = Path(sys.argv[2]).with_suffix(".partial") / "seen"
         if what == "refuse":
             raise MeasureError("this GPU is too old")
         if what == "early":
@@ -62,6 +61,8 @@ class Machine:
         return f"its work is lost: {list(same)}" if self.what == "lost_work" and arm.name == self.arm else ""
 
     def output(self, arm: Any, case: Any) -> str:
+        if self.spoiled:
+            raise MachineLost("CUDA error: an illegal memory access was encountered")
         return "right"
 
     def ceilings(self) -> list[dict[str, Any]]:
@@ -77,9 +78,11 @@ class Machine:
 
     def one(self, arm: Any) -> Measured:
         self.count += 1
-        output = "right"
-        if arm.name == self.arm and self.count > 4:
-            if self.what == "die":
+        output = self.output(arm, Case(0))
+        self.spoiled = (arm.name, self.what) == (self.arm, "spoil")
+        if arm.name == self.arm and (self.count > 4 or (self.seen.exists() and self.what != "flaky")):
+            self.seen.touch()
+            if self.what in ("die", "flaky"):
                 print("NVRM: Xid 13", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.what == "exit":
@@ -107,25 +110,29 @@ class Machine:
         return Measured(output, {"times": times})
 
 
-def under_ncu(machine: Any, plan: Any, order: Any, folder: Path, tell: Any) -> None:
-    """Says that it launched what `traces/hello-h200.ncu-rep` holds."""
+def under_ncu(
+    machine: Any, plan: Any, refused: Any, options: Any, folder: Path, tell: Any, first: int
+) -> list[dict[str, Any]]:
+    """Says that it launched what `traces/hello-h200.ncu-rep` holds: two launches, at one point or at one each."""
+    points = int(os.environ.get("POINTS", "1"))
     arms = []
-    for name in ("vector", "scalar"):
-        range_name = name
-        step = {"range": range_name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
+    for name in ("vector", "scalar")[first : first + 2 // points]:
+        step = {"range": name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
         checks = [["sums", True, "0 rows differ"]]
         arms.append({"question": "vector", "arm": name, "build": "b", "inputs": "i", "steps": [step], "checks": checks})
-    (folder / LAUNCHES).write_text(json.dumps(arms))
+    return arms
 
 
-def under_cupti(machine: Any, plan: Any, order: Any, folder: Path, tell: Any) -> None:
+def under_cupti(
+    machine: Any, plan: Any, refused: Any, options: Any, folder: Path, tell: Any, first: int
+) -> list[dict[str, Any]]:
     """One sample of each arm."""
     arms = []
     for name, time_ns in (("vector", 900.0), ("scalar", 950.0)):
         rows = [["cupti", stage, 0, time_ns, float("nan")] for stage in ("main", "operator")]
         facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i"}
         arms.append({**facts, "rows": rows, "checks": [["sums", name == "vector", "1 row differs"]]})
-    (folder / RESULT).write_text(json.dumps(arms))
+    return arms
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
 from attribution.launch import TRACE, Launch, Operator
 from attribution.measure import cuda, facts, probe, start
-from attribution.measure.job import MachineLost
+from attribution.measure.jobfile import Options
+from attribution.measure.machine import MachineLost
 from attribution.measure.prepared import _argument
 from attribution.measure.traced import rows_of
-from attribution.measure.worker import Options
 from attribution.plan import Arm
 
 LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())

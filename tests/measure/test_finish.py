@@ -16,7 +16,7 @@ from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.errors import DataError, InputError
 from attribution.measure import watch
 from attribution.measure.finish import finish
-from attribution.measure.worker import Options
+from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))

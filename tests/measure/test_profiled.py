@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,8 +11,7 @@ import pytest
 
 from attribution.launch import Launch
 from attribution.measure import profiled
-from attribution.measure.ncu import LAUNCHES
-from attribution.measure.worker import Options
+from attribution.measure.jobfile import Options
 from attribution.plan import Arm, Plan, Question
 
 STEPS = tuple(Launch(stage, f"{stage}_kernel", (2, 1, 1), 32, 0, ()) for stage in ("prepare", "main", "merge"))
@@ -50,9 +48,9 @@ def profile(log: list[str], folder: Path, stages: tuple[str, ...], copies: int =
     machine.copies = lambda arm, inputs: [Prepared(log) for _ in range(copies)]
     base = Arm("full", "full", {}, {})
     plan = Plan("k", {"n": 1}, "normal", 1, 2, 0, (Question("full", (base, Arm("null", "full", {}, {}))),))
-    order: Any = SimpleNamespace(refused=(), mode="ncu", options=Options(scopes=("ncu",), stages=stages))
-    profiled.under_ncu(machine, plan, order, folder, lambda *_, **__: None)
-    return list(json.loads((folder / LAUNCHES).read_text())[0]["steps"])
+    options = Options(scopes=("ncu",), stages=stages)
+    arms = profiled.under_ncu(machine, plan, (), options, folder, lambda *_, **__: None, 0)
+    return list(arms[0]["steps"])
 
 
 def test_every_step_is_launched_in_a_range_of_its_own_inside_the_one_that_is_profiled(

@@ -13,8 +13,8 @@ from fake_ncu import REPORT, fake_ncu
 from attribution.analyze.contrast import contrasts
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.errors import DataError, InputError, MeasureError
-from attribution.measure import sweep
-from attribution.measure.worker import Options
+from attribution.measure import points, sweep
+from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, Plan, plan
 from attribution.recording import Recording, open_recording
 
@@ -49,6 +49,7 @@ def on_gpu(
 ) -> Recording:
     monkeypatch.setenv("FAKE", fault)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("POINTS", "2")
     options = Options(scopes=scopes, traced_rounds=0, timeout_s=30.0)
     asked = plans(hello, variants)
     return sweep.on_gpu(
@@ -121,7 +122,7 @@ def test_a_worker_that_cannot_measure_says_why(
 def test_other_arms_or_rounds_are_no_sweep(hello: Kernel, variants: dict[str, Variant]) -> None:
     longer = plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=5))
     with pytest.raises(InputError, match="a sweep has the same ones at every point"):
-        sweep.points(None, [*plans(hello, variants), longer])  # type: ignore[arg-type]
+        points.points(None, [*plans(hello, variants), longer])  # type: ignore[arg-type]
 
 
 def test_a_stopped_sweep_goes_on_where_it_stopped(hello: Kernel, variants: dict[str, Variant], tmp_path: Path) -> None:
@@ -144,9 +145,3 @@ def test_a_stopped_sweep_goes_on_where_it_stopped(hello: Kernel, variants: dict[
     assert runs["run"].tolist() == list(range(2 * ROUNDS * ARMS))
     assert set(runs["status"]) == {"ok"}
     assert any(label.startswith("point 2, integers ") for label in seen)
-
-
-def test_a_damaged_job_file_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text('{"plans": []}')
-    with pytest.raises(DataError, match="is no job file"):
-        sweep.Order.read(tmp_path / "job.json")

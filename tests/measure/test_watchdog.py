@@ -7,24 +7,22 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_ncu import REPORT, fake_ncu
+from faked import ROUNDS, measured, planned
 
 from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.errors import DataError, InputError, MeasureError
-from attribution.measure import reading, watch
+from attribution.measure import reading
 from attribution.measure.job import CEILING_ROUNDS
+from attribution.measure.jobfile import Options, Order
 from attribution.measure.stopping import Rule
-from attribution.measure.worker import Options, Order
-from attribution.plan import Overrides, Plan, plan
-from attribution.recording import Recording
-
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
-ROUNDS = 4
+from attribution.plan import Plan
 
 
 @pytest.fixture(scope="module")
@@ -35,31 +33,6 @@ def hello(root: Path) -> Kernel:
 @pytest.fixture(scope="module")
 def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
     return load_variants(root, hello)
-
-
-def planned(hello: Kernel, variants: dict[str, Variant], rounds: int = ROUNDS) -> Plan:
-    return plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=rounds))
-
-
-def measured(
-    hello: Kernel,
-    variants: dict[str, Variant],
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str = ":",
-    timeout_s: float = 30.0,
-    resume: bool = False,
-    rule: Rule | None = None,
-    rounds: int = ROUNDS,
-    traced: int = 0,
-    scopes: tuple[str, ...] = ("event", "graph"),
-    keep_s: float = 0.0,
-) -> Recording:
-    monkeypatch.setenv("FAKE", fault)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
-    asked = planned(hello, variants, rounds)
-    return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)
 
 
 def test_a_worker_without_faults_leaves_a_whole_recording(
@@ -194,10 +167,20 @@ def test_rounds_stop_when_the_interval_is_narrow_enough(
 
 def test_an_order_survives_its_file(hello: Kernel, variants: dict[str, Variant], tmp_path: Path) -> None:
     asked = planned(hello, variants)
-    order = Order("/k", asked.facts(), {"a": 1}, Options(scopes=("event",)), Rule(0.01), (("q", "a", "why"),))
-    order.write(tmp_path / "job.json")
-    assert Order.read(tmp_path / "job.json") == order
-    assert Plan.from_facts(Order.read(tmp_path / "job.json").plan) == asked
+    options, refused = Options(scopes=("event",), stages=("main",)), ((0, "q", "a", "why"),)
+    order = Order(
+        "/k", (asked.facts(),), {"a": 1}, options, Rule(0.01), {"captured": "/f"}, refused, {"scalar": ["bytes"]}
+    )
+    for one in (order, replace(order, rule=None, mode="alone", alone=(0, "q", "a"))):
+        one.write(tmp_path / "job.json")
+        assert Order.read(tmp_path / "job.json") == one
+    assert Plan.from_facts(Order.read(tmp_path / "job.json").plans[0]) == asked
+    assert order.refused_at(0) == {("q", "a"): "why"}
+    assert order.refused_at(1) == {}
+    for text in ("", "[]", '{"plans": []}', '{"options": {}}'):
+        (tmp_path / "job.json").write_text(text)
+        with pytest.raises(DataError, match="is no job file"):
+            Order.read(tmp_path / "job.json")
 
 
 def test_ceilings_stand_beside_the_times_of_the_first_rounds(
@@ -213,17 +196,14 @@ def test_ceilings_stand_beside_the_times_of_the_first_rounds(
 def test_a_worker_ends_soon_after_the_one_that_waited_for_it(tmp_path: Path) -> None:
     """The orchestrator is killed by SIGKILL while its worker hangs: nobody would ever end that worker."""
     code = f"""
-import os, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import test_watchdog as t
+import faked
 from attribution.declare import load_kernel, load_variants, shipped_root
-from attribution.measure import reading, watch
-from attribution.measure.job import CEILING_ROUNDS
 hello = load_kernel(shipped_root(), "hello")
 variants = load_variants(shipped_root(), hello)
-options = t.Options(traced_rounds=0, timeout_s=600.0)
-watch.execute(t.planned(hello, variants), hello, variants, Path({str(tmp_path / "a")!r}), print, options, command=t.FAKE)
+options = faked.Options(traced_rounds=0, timeout_s=600.0)
+path = Path({str(tmp_path / "a")!r})
+faked.watch.execute(faked.planned(hello, variants), hello, variants, path, print, options, command=faked.FAKE)
 """
     env = {**os.environ, "FAKE": "scalar:hang", "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as other:

@@ -1,0 +1,44 @@
+"""hello measured by workers whose machine is faked: see measure/fake_worker.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from attribution.declare import Kernel, Variant
+from attribution.measure import watch
+from attribution.measure.jobfile import Options
+from attribution.measure.stopping import Rule
+from attribution.plan import Overrides, Plan, plan
+from attribution.recording import Recording
+
+FAKE = (sys.executable, str(Path(__file__).parent / "measure" / "fake_worker.py"))
+ROUNDS = 4
+
+
+def planned(hello: Kernel, variants: dict[str, Variant], rounds: int = ROUNDS) -> Plan:
+    return plan(hello, variants, ["scalar"], Overrides({"rows": 8, "columns": 512}, {}, {}, rounds=rounds))
+
+
+def measured(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str = ":",
+    timeout_s: float = 30.0,
+    resume: bool = False,
+    rule: Rule | None = None,
+    rounds: int = ROUNDS,
+    traced: int = 0,
+    scopes: tuple[str, ...] = ("event", "graph"),
+    keep_s: float = 0.0,
+) -> Recording:
+    monkeypatch.setenv("FAKE", fault)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
+    asked = planned(hello, variants, rounds)
+    return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)

@@ -1,0 +1,108 @@
+"""Who is left out after a lost worker: the arm that also ends one alone, not the one at whose turn it showed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from faked import ROUNDS, measured, planned
+
+from attribution.claim import answers
+from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.errors import MeasureError
+from attribution.measure.blame import MOST_LOST, Blame
+from attribution.measure.points import points
+from attribution.measure.process import Ended
+from attribution.partial import Partial
+
+
+@pytest.fixture(scope="module")
+def hello(root: Path) -> Kernel:
+    return load_kernel(root, "hello")
+
+
+@pytest.fixture(scope="module")
+def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
+    return load_variants(root, hello)
+
+
+def test_an_innocent_arm_at_whose_turn_the_context_was_lost_stays(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: `scalar` runs well and spoils the context for whatever runs next."""
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, "scalar:spoil")
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert set(runs.loc[runs["arm"].isin(["vector", "null"]), "status"]) == {"ok"}
+    mine = runs[runs["arm"] == "scalar"]
+    assert mine["status"].tolist() == ["failed"] + ["skipped"] * (ROUNDS - 1)
+    assert "illegal memory access" in mine["reason"].iloc[0]
+    assert mine["reason"].iloc[1].startswith("run ")
+    assert answers(made, "operator").set_index("arm").loc["scalar", "verdict"] == "void"
+    assert [lost[1] for lost in made.manifest["measuring"]["lost"]] == ["scalar"]
+
+
+def test_an_arm_that_ends_no_worker_alone_is_left_out_after_several_and_its_reason_says_so(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: `scalar` ends its worker, but only one that has run for a while."""
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, "scalar:flaky", rounds=12)
+    runs = made.table("runs").astype({"arm": str, "status": str})
+    assert set(runs.loc[runs["arm"] != "scalar", "status"]) == {"ok"}
+    failed = runs[runs["status"] == "failed"]
+    assert failed["arm"].tolist() == ["scalar"]
+    assert f"{MOST_LOST} workers ended at its turn, though no arm ends one alone" in failed["reason"].iloc[0]
+    # Every worker got further: what was measured before is kept.
+    assert (runs.loc[runs["arm"] == "scalar", "status"] == "ok").sum() >= MOST_LOST
+
+
+def blamed(tmp_path: Path, hello: Kernel, variants: dict[str, Variant], guilty: str) -> tuple[Blame, list[str]]:
+    """A Blame over two points whose arm `guilty` ends a worker alone; and who was tried."""
+    tried: list[str] = []
+    plan = planned(hello, variants)
+    partial = Partial(tmp_path / "a", {"k": 1}, False)
+
+    def alone(key: tuple[int, str, str]) -> Ended:
+        tried.append(key[2])
+        return Ended("lost", 0, "died") if key[2] == guilty else Ended("finished")
+
+    return Blame(points(partial, [plan, plan], 1), partial, alone), tried
+
+
+def test_suspects_are_tried_from_the_turn_backwards_and_a_traced_build_with_traced_ones(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path
+) -> None:
+    blame, tried = blamed(tmp_path, hello, variants, "nobody")
+    first = [(n, r) for n, r in blame.points[1].runs.items() if r.round == 0 and not r.arm.name.endswith("+trace")]
+    assert blame.of(Ended("lost", first[1][0], "hang")) is None
+    names = [run.arm.name for _, run in first]
+    assert tried == [names[1], names[0], names[2]]
+    tried.clear()
+    traced = next(n for n, r in blame.points[0].runs.items() if r.arm.name == "scalar+trace")
+    blame.of(Ended("lost", traced, "hang"))
+    assert sorted(tried) == ["scalar+trace", "vector+trace"]
+
+
+def test_the_guilty_arm_is_left_out_at_its_own_point_only(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path
+) -> None:
+    blame, tried = blamed(tmp_path, hello, variants, "scalar")
+    number = next(n for n, r in blame.points[1].runs.items() if r.arm.name == "null")
+    out = blame.of(Ended("lost", number, "illegal address"))
+    assert out is not None
+    assert out[:3] == (1, "vector", "scalar")
+    assert out[3].endswith("ended its worker: died")
+    assert tried[0] == "null"
+    row = blame.partial.table("runs").iloc[0]
+    assert (row["arm"], row["status"], row["reason"]) == ("scalar", "failed", "died")
+    assert row["run"] in blame.points[1].runs
+    tried.clear()
+    assert blame.of(Ended("lost", number, "illegal address")) is None
+    assert "scalar" not in tried  # left out already
+
+
+def test_what_is_no_arms_fault_is_a_sentence(hello: Kernel, variants: dict[str, Variant], tmp_path: Path) -> None:
+    blame, _ = blamed(tmp_path, hello, variants, "scalar")
+    with pytest.raises(MeasureError, match="before its first run: SIGSEGV"):
+        blame.of(Ended("lost", None, "SIGSEGV"))
+    with pytest.raises(MeasureError, match="too old"):
+        blame.of(Ended("error", 3, "too old", {"kind": "MeasureError"}))
