@@ -47,8 +47,8 @@ class Check:
 def claims(recordings: Sequence[Recording]) -> pd.DataFrame:
     """A row for each expectation in each scope, in the order of the recordings and their plans.
 
-    Columns: recording, machine, kernel, shape, distribution, question, arm, stage, scope, asks, quantity, expected_low,
-    expected_high, value, low, high (95 %), pairs, claim, reason and checks (a list of mappings).  Raises InputError, DataError.
+    Columns: COLUMNS; value, low and high are of the 95 % interval, verdict is the contrast's, checks is a list of mappings.
+    Raises InputError, DataError.
     """
     for recording in recordings:
         if (key := _contents(recording)) not in _judged_before:
@@ -69,7 +69,7 @@ def _contents(recording: Recording) -> tuple[object, ...]:
 
 COLUMNS = [
     "recording", "machine", "kernel", "shape", "distribution", "question", "arm", "stage", "scope", "asks", "quantity",
-    "expected_low", "expected_high", "value", "low", "high", "pairs", "claim", "reason", "checks",
+    "expected_low", "expected_high", "value", "low", "high", "pairs", "verdict", "claim", "reason", "checks",
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _judged(
         **{k: answer[k] for k in ("shape", "distribution", "question", "arm", "stage", "scope", "asks")},
         "quantity": quantity, "expected_low": expected[0], "expected_high": expected[1],
         "value": value, "low": low, "high": high, "pairs": answer["pairs"],
-        "claim": claim, "reason": "; ".join(doubts) or interval.detail,
+        "verdict": answer["verdict"], "claim": claim, "reason": "; ".join(doubts) or interval.detail,
         "checks": [asdict(c) for c in (*checks, interval)],
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from attribution.verify import figures, pages
 from attribution.verify.documents import Document
 from attribution.verify.markers import Marker, Parsed, parse
 from attribution.verify.numbers import unmarked
-from attribution.verify.sources import Sources
+from attribution.verify.sources import Sources, is_hash
 
 FAILURES = ("differs", "no source", "malformed", "unmarked", "damaged")
 """States that make a document, or a recording, wrong; the others are `same` and `typed`."""
@@ -81,7 +81,10 @@ def damaged(sources: Sources) -> Iterator[Found]:
 
 
 def update(document: Document, sources: Sources) -> int:
-    """Fill in every marker that has a source and differs from it; the number of such.  The file is written only then."""
+    """Fill in every marker that has a source and differs from it; the number of such.  The file is written only then.
+
+    A hash that is stated stays: another file in that place is a failure, which nobody may wave through with the numbers.
+    """
     if document.path.suffix in pages.ENDINGS:
         changed = int(_page(document, sources).state == "differs")
         if changed:
@@ -96,7 +99,8 @@ def update(document: Document, sources: Sources) -> int:
 def _filled(document: Document, place: int, sources: Sources) -> int:
     """Fill in one text of the document; the number of markers that were filled in."""
     name, text = document.texts[place]
-    differing = [m for m in parse(text).markers if _state(m, document, sources)[0] == "differs"]
+    markers = [m for m in parse(text).markers if not (is_hash(m) and m.body.strip())]
+    differing = [m for m in markers if _state(m, document, sources)[0] == "differs"]
     # From the end, so that the places of the others stay what they are.
     for marker in reversed(differing):
         if figures.is_figure(marker):
@@ -121,7 +125,14 @@ def _state(marker: Marker, document: Document, sources: Sources) -> tuple[str, s
     # Prose is wrapped where it pleases; a table is not.
     block = expected.startswith("\n")
     stated, meant = (t if block else " ".join(t.split()) for t in (marker.body, expected))
-    return _compared(stated, meant, str(marker))
+    state, detail = _compared(stated, meant, str(marker))
+    changed = state == "differs" and stated and is_hash(marker)
+    return (
+        state,
+        f"{detail}: another file; put the old one back, or describe this one and empty the marker"
+        if changed
+        else detail,
+    )
 
 
 def _compared(stated: str, meant: str, source: str) -> tuple[str, str]:

@@ -1,8 +1,9 @@
 """Measured numbers that stand outside markers.
 
 In: a Markdown text and its markers.  Out: each such number with its line.
-A number counts as measured when it has a unit of time, rate, frequency or power, a %, a factor (1.4 x), or decimals; in code,
-when it has such a unit.  In a column whose heading has a unit, every number counts.  Sizes, counts, names and links do not.
+A number counts as measured when it has a unit of time, rate, frequency or power, a %, a factor (1.4 x), or decimals.  In code
+decimals alone count in blocks only, and not behind `=` or an option: those are declared, not printed.  In a column whose
+heading has a unit, every number counts.  Sizes, counts, names and links do not.
 Misuse: of numbers in words only shares are seen ("a few percent"); do not write other measurements in words ("half").
 """
 
@@ -14,10 +15,13 @@ from attribution.verify.markers import Parsed
 
 _SIGN = r"(?:[-+]|[−±~]\s?)?"
 _GAP = r"(?:\s|\*\*|&\w+;|&#\w+;){0,3}"
+_NAMED = (
+    r"[nuµμm]?s(?:ecs?)?|(?:nano|micro|milli)?seconds?|min(?:ute)?s?|hours?|[kMGT]?Hz|[kMGTP]?FLOPS|[kMGTP]?FLOP/s"
+    r"|[kMGTP]?i?B/s|bytes/s|W|watts?|°C|percent"
+)
 _UNIT = (
-    r"(?:[nuµμm]s|s|(?:nano|micro|milli)?seconds?|minutes?|hours?|[kMGT]?Hz|[kMGTP]?FLOPS|[kMGTP]?FLOP/s|[kMGTP]?i?B/s"
-    r"|bytes/s|W|watts?|°C|percent)(?![\w/])"
-    r"|%|×|-fold\b|x(?![\w/])(?!\s*[\dA-Z`])|times (?=faster|slower|as |more |less |the )"
+    rf"(?:{_NAMED})(?:(?![\w/])|(?=/[a-z]))"
+    r"|%|×|-fold\b|[xX](?![\w/])(?!\s*[\dA-Z`])|times (?=faster|slower|as |more |less |the )"
 )
 WITH_UNIT = re.compile(rf"(?<!\w){_SIGN}(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?{_GAP}(?:{_UNIT})")
 # The one without a unit is no part of a name, a path or a version.
@@ -26,7 +30,9 @@ DECIMAL = re.compile(rf"(?<![\w./])(?<!\w-){_SIGN}(?:\d[\d,]*)?\.\d+(?!\w*\.\d)"
 IN_WORDS = re.compile(r"(?:\w+ )?(?:\bper ?cent\b|\bper mille\b|‰|\bin a (?:hundred|thousand)\b)")
 _ANY = re.compile(r"(?<![\w.])\d[\d,.]*")
 _LINK = re.compile(r"(?<=\])\([^)\s]*\)|<?https?://[^\s>)]+>?")
-_HEADED = re.compile(r"(?:^|[\s(,])(?:[nuµm]s|s|%|x|ratio|factor|GHz|MHz|[GT]B/s|[GT]FLOPS|W)(?=$|[\s),\[])")
+_HEADED = re.compile(rf"(?:^|[\s(,[/])(?:{_NAMED}|%|×|x|X|ratios?|factors?|speed-?ups?)(?=$|[\s),\]/[])")
+_DECLARED = re.compile(r"=|(?:^|\s)--?[a-z][\w-]*\s+$")
+"""Before a number on its line of code: what makes it one that was typed in."""
 
 
 def unmarked(text: str, parsed: Parsed) -> list[tuple[int, str]]:
@@ -35,6 +41,7 @@ def unmarked(text: str, parsed: Parsed) -> list[tuple[int, str]]:
     prose = _blank(text, [*parsed.hidden, *parsed.code])
     prose = _LINK.sub(lambda m: " " * len(m.group()), prose)
     found = {m.span(): m.group() for m in WITH_UNIT.finditer(code)}
+    found |= _printed(code, parsed)
     found |= {m.span(): m.group() for m in DECIMAL.finditer(prose)}
     found |= {m.span(): m.group() for pattern in (IN_WORDS, WITH_UNIT) for m in pattern.finditer(prose)}
     found |= _in_columns(prose)
@@ -46,6 +53,18 @@ def unmarked(text: str, parsed: Parsed) -> list[tuple[int, str]]:
             out.append((text.count("\n", 0, start) + 1, " ".join(number.split())))
             covered = end
     return out
+
+
+def _printed(code: str, parsed: Parsed) -> dict[tuple[int, int], str]:
+    """Decimals in blocks of code that are neither declared nor an option's."""
+    found = {}
+    for start, end in parsed.code:
+        if "\n" in code[start:end]:
+            for m in DECIMAL.finditer(code, start, end):
+                before = code[max(start, code.rfind("\n", start, m.start()) + 1) : m.start()]
+                if not _DECLARED.search(before):
+                    found[m.span()] = m.group()
+    return found
 
 
 def _blank(text: str, ranges: list[tuple[int, int]]) -> str:

@@ -4,6 +4,7 @@ A path is keys joined by dots; `[key=value;key=value]` keeps the rows of a list 
 Behind a list, `#` counts its rows, `max:KEY` and `min:KEY` take the largest and smallest.  The last key may be two or three:
 `low,high` is written as an interval, `value,low,high` as a value with its interval.
 A format is UNIT.DECIMALS (`ms.3`, `%.1`, `x.2`, `n.0`) or `text`.
+A row whose `verdict` is `void` gives away no single number.
 Misuse: a key's name says what it is (`_ns`, `_flop_per_s`, `_mhz`, ...) and is written in units of that and no others.
 """
 
@@ -52,6 +53,10 @@ def _down(value: Any, step: str, path: str) -> Any:
         raise InputError(f"path {path}: {step} is asked of {type(value).__name__}, which has no parts")
     if step not in value:
         raise InputError(f"path {path}: there is no {step!r}; there are: {', '.join(map(str, value))}")
+    if value.get("verdict") == "void" and isinstance(value[step], (int, float)):
+        raise InputError(
+            f"path {path}: the row is void, and a reader of {step} alone would not see it: show the command's whole output"
+        )
     return value[step]
 
 
@@ -69,7 +74,7 @@ class _Rows(list[dict[str, Any]]):
             return len(self)
         word, _, key = step.rpartition(":")
         if word in ("max", "min"):
-            values = [v for row in self if isinstance(v := row.get(key), (int, float))]
+            values = [v for row in self if isinstance(v := _down(row, key, path), (int, float))]
             if not values or len(values) < len(self):
                 raise InputError(f"path {path}: {len(self)} rows, and not all have a number {key}")
             return max(values) if word == "max" else min(values)

@@ -29,6 +29,8 @@ READ = (
 """Verbs that answer from recordings."""
 DECLARED = ("list", "predict")
 """Verbs that answer from declarations and need no recording."""
+HASH = "sha256"
+"""A path that every file has."""
 DIGITS = 16
 """Of a file's sha256: enough against accidents, short enough for a table."""
 SAYING_VOID = ("claim", "show")
@@ -37,6 +39,11 @@ _CONSTANT = re.compile(r"(?P<module>[a-z_]+(?:\.[a-z_]+)*)\.(?P<name>[A-Z][A-Z0-
 
 Printed = Callable[[Sequence[str]], str]
 """Words of a command line -> what the command prints.  Raises AttrError."""
+
+
+def is_hash(marker: Marker) -> bool:
+    """Whether the marker states which file lies in the folder."""
+    return marker.kind == "file" and HASH in marker.spec.split(" :: ")[1:2]
 
 
 class Sources:
@@ -111,17 +118,17 @@ class Sources:
             raise DataError(f"{name} is void: {'; '.join(reasons)}; only `attr claim` and `attr show` may stand here")
 
     def _file(self, name: str, path: str, form: str) -> str:
-        """A value of a JSON file in the folder; path `sha256` is the start of its bytes' hash.  Raises InputError, DataError."""
+        """A value of a JSON file in the folder; path HASH is the start of its bytes' hash.  Raises InputError, DataError."""
         file = self.traces / name
         if "/" in name or not file.is_file():
             raise InputError(f"file {name}: there is no such file in {self.traces.name}/")
         content = file.read_bytes()
-        if path == "sha256":
+        if path == HASH:
             return hashlib.sha256(content).hexdigest()[:DIGITS]
         try:
             value: Any = json.loads(content)
         except ValueError as error:
-            raise DataError(f"file {name} is not JSON: {error}; only its sha256 can be asked for") from error
+            raise DataError(f"file {name} is not JSON: {error}; only its {HASH} can be asked for") from error
         return written(value, path, form)
 
 

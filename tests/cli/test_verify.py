@@ -268,3 +268,30 @@ def test_an_empty_folder_has_no_documents(tmp_path: Path, attr: Callable[..., An
     done = attr("verify", tmp_path)
     assert (done.code, "has no documents" in done.err) == (2, True)
     assert attr("verify", "--traces", tmp_path / "none").code == 2
+
+
+def test_update_fills_in_a_hash_and_never_rewrites_one(traces: Path, attr: Callable[..., Any]) -> None:
+    """Planted: another file in the place of one that was described.  Numbers may follow a recording; evidence may not change."""
+    document = traces.parent / "facts.md"
+    document.write_text("The file <!-- file facts.json :: sha256 :: text --><!-- end -->.\n")
+    assert "1 markers rewritten" in attr("verify", document, "--update", "--traces", traces).out
+    before = document.read_text()
+    (traces / "facts.json").write_text(json.dumps({"rows": []}))
+    fails(attr("verify", document, "--update", "--traces", traces), "differs", "another file; put the old one back")
+    assert document.read_text() == before
+
+
+@pytest.mark.parametrize("verb", ["claim", "show"])
+def test_no_single_number_comes_from_a_void_row(traces: Path, attr: Callable[..., Any], verb: str) -> None:
+    """Planted: an arm with unequal work.  Its ratio alone would look like any other."""
+    arms = {name: planted.TIMES[name] for name in ("full", "score_only")} | {"null": planted.TIMES["full"]}
+    work = {arm: {"tma_loads": 64.0 + (arm == "score_only"), "tensor_instructions": 9.0} for arm in arms}
+    variants = planted.ladder_variants()
+    variants["score_only"]["expects"] = {"planted": {"time_ratio": [0.7, 0.9]}}
+    planted.recording(traces / "void", planted.measured({"full": arms}, work=work), variants)
+    rows, key = ("claims", "value,low,high") if verb == "claim" else ("answers", "time_ratio")
+    document = traces.parent / "void.md"
+    document.write_text(f"<!-- attr {verb} void :: {rows}[arm=score_only].{key} :: n.3 -->0.800<!-- end -->\n")
+    fails(attr("verify", document, "--traces", traces), "no source", "the row is void")
+    document.write_text(f"<!-- attr {verb} void -->\n<!-- end -->\n")
+    assert attr("verify", document, "--update", "--traces", traces).code == 0

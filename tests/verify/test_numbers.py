@@ -17,7 +17,7 @@ def found(text: str) -> list[str]:
     [
         "1.807 ms", "12 us", "12 µs", "3 s", "32 ns", "1,234 ns", "5 seconds", "8.9%", "22 %", "1.4x", "2x", "1.4 x", "3 ×", "0.91",
         "-0.3 %", "± 2 %", "1750 TFLOPS", "4.8 TB/s", "1980 MHz", "700 W", "10-fold", "5 percent", "2 times faster", "1.2e-3 s",
-        "18&nbsp;ms", ".5 ms", "18\u202fms",
+        "18&nbsp;ms", ".5 ms", "18\u202fms", "180 usec", "3 sec", "20 msec", "3X", "3 X", "4 min",
     ],
 )  # fmt: skip
 def test_a_measurement_is_seen(number: str) -> None:
@@ -44,9 +44,48 @@ def test_what_is_not_measured_is_left_alone(text: str) -> None:
     assert found(text) == []
 
 
-def test_code_counts_with_a_unit_only() -> None:
+def test_code_counts_with_a_unit_or_where_it_was_printed() -> None:
     assert found("```\nratio = 0.91\ntime 1.8 ms\n```\n`0.5` and `7 %`") == ["1.8 ms", "7 %"]
-    assert found("an example:\n\n    [0.50, 0.99]\n    took 5 ms\n") == ["5 ms"]
+    assert found("an example:\n\n    expects = [0.50, 0.99]\n    took 5 ms\n") == ["5 ms"]
+    assert found("an example:\n\n    attr reconcile --saving 5.99 -s 0.2   # not 0.19\n") == ["0.19"]
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~", "```text"])
+def test_a_pasted_table_is_measured(fence: str) -> None:
+    """What a terminal printed, put into a block by hand, is as bad as a number in the sentence above it."""
+    text = f"{fence}\nfull  0.873 [0.85, 0.90]\n1024   17\n{fence[:3]}\n"
+    assert found(text) == ["0.873", "0.85", "0.90"]
+    assert found(f"<!-- attr claim a -->\n{text}<!-- end -->") == []
+
+
+@pytest.mark.parametrize("unit", ["5 us/row", "3 ms/tile"])
+def test_a_time_for_each_item_is_a_time(unit: str) -> None:
+    assert found(f"It takes {unit}.") == [unit.partition("/")[0]]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "time [ms]",
+        "time (usec)",
+        "time/ms",
+        "ms",
+        "time, ms [low, high]",
+        "TFLOP/s",
+        "speedup",
+        "speed-up",
+        "ratio",
+        "x",
+        "clock, MHz",
+    ],
+)
+def test_bare_cells_under_a_unit_count(heading: str) -> None:
+    assert found(f"| Q | {heading} |\n|---|---|\n| 512 | 17 |\n") == ["17"]
+
+
+@pytest.mark.parametrize("heading", ["rows", "K", "SMs", "axis", "minimum", "keys [N]", "misses"])
+def test_bare_cells_under_a_count_do_not(heading: str) -> None:
+    assert found(f"| Q | {heading} |\n|---|---|\n| 512 | 17 |\n") == []
 
 
 @pytest.mark.parametrize(
