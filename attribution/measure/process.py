@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attribution.measure.machine import Progress
 from attribution.measure.jobfile import Order
+from attribution.measure.machine import Progress
 from attribution.measure.worker import LOG, PROGRESS
 
 POLL_S = 0.05

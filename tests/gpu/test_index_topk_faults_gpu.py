@@ -16,8 +16,8 @@ import pytest
 from attribution.claim import answers
 from attribution.declare import Kernel, load_variants
 from attribution.measure import watch
-from attribution.measure.probe import Gpu, find
 from attribution.measure.jobfile import Options
+from attribution.measure.probe import Gpu, find
 from attribution.plan import Overrides, plan
 from attribution.recording import Recording
 

@@ -14,8 +14,8 @@ if not torch.cuda.is_available():
 
 from attribution.declare import Kernel, load_kernel  # noqa: E402
 from attribution.errors import InputError  # noqa: E402
-from attribution.measure.prepared import Prepared  # noqa: E402
 from attribution.measure.points import part  # noqa: E402
+from attribution.measure.prepared import Prepared  # noqa: E402
 
 SHAPES = [
     {"rows": 33, "columns": 8192, "k": 2048},
