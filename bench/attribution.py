@@ -1,4 +1,7 @@
-"""Coverage of every 95 % interval of the accounts: of 500 planted recordings each, how many hold the planted answer."""
+"""Coverage of every 95 % interval of the accounts: of 500 planted recordings each, how many hold the planted answer.
+
+The six planted recordings with known answers come first.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ def _cases() -> dict[str, Callable[[int], list[bool]]]:
     """Name -> seed -> whether each interval of one planted recording covers."""
     sys.path[:0] = [str(TESTS), str(TESTS / "analyze")]
     import planted_gpu
+    import test_believable
+    import test_denominators
     import test_ladder
     import test_law
     import test_ledger
+    import test_modes
     import test_slack
 
     from attribution.analyze import capacity, ladder, ledger, slack
@@ -74,11 +80,15 @@ def _cases() -> dict[str, Callable[[int], list[bool]]]:
         "steps of the ladder and remainder of the ledger": steps,
         "gaps of the operator": gaps,
         "interaction of a factor pair": interaction,
+        "planted: a tail of 3 SMs, its share from the trace": lambda s: [test_ledger.tail_covers(s)],
+        "planted: 20 % exposed consumer; by the control; by the trace": lambda s: list(test_ledger.exposed_covers(s)),
+        "planted: a ratio whose denominator moved is told; factor of each part": test_denominators.covered,
+        "planted: a delayed role; knee; slope": lambda s: list(test_slack.covered(s)),
+        "planted: a mislabelled SM is refused": lambda s: [test_believable.refused(s)],
+        "planted: two modes are told; median of each": test_modes.covered,
         "slope of the row law": lambda s: [test_law.covered(s)],
-        "knee and slope of a delayed role": lambda s: list(test_slack.covered(s)),
         "knee and slopes with a drain that always shows": drain,
         "slope of a critical role; no knee invented": critical,
-        "exposed 20 %: control; trace": lambda s: list(test_ledger.exposed_covers(s)),
         "rate of capacity failures": rate,
     }
 

@@ -15,13 +15,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from attribution.analyze.stats import ratio_of_sums
+from attribution.analyze.stats import REPORT_LEVEL, ratio_of_sums
 from attribution.declare import nearest
 from attribution.errors import DataError, InputError
 
 TOLERANCE = 0.01
-"""Relative change below which a part counts as not moved, unless its interval says otherwise."""
+"""Relative change up to which a part counts as not moved; so does one whose interval holds no change."""
+Range = tuple[float, float]
+UNKNOWN: Range = (math.nan, math.nan)
 
 RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str]]], ...] = (
     (r"(.+)\.(sum|avg)\.pct_of_peak_sustained_active", lambda m: (f"{m[1]}.{m[2]}", _cycles(m[1], "active"))),
@@ -40,7 +43,10 @@ def _cycles(metric: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """Changes as factors (after / before); `implied` names a part that was derived from the other two."""
+    """Changes as factors (after / before); `implied` names a part that was derived from the other two.
+
+    The lows and highs are 95 % intervals of the factors over launches; NaN where too few were counted.
+    """
 
     metric: str
     numerator: str
@@ -53,6 +59,10 @@ class Split:
     moved: str
     implied: str = ""
     note: str = ""
+    numerator_low: float = math.nan
+    numerator_high: float = math.nan
+    denominator_low: float = math.nan
+    denominator_high: float = math.nan
 
     @property
     def sentence(self) -> str:
@@ -65,9 +75,14 @@ class Split:
         note = f" ({self.implied} is implied by the ratio, not counted)" if self.implied else ""
         return (
             f"{self.metric}: {self.before:.6g} -> {self.after:.6g} (x {self.ratio_factor:.4f}) = {self.numerator} "
-            f"x {self.numerator_factor:.4f} over {self.denominator} x {self.denominator_factor:.4f}: "
+            f"x {self.numerator_factor:.4f}{_shown(self.numerator_low, self.numerator_high)} over {self.denominator} "
+            f"x {self.denominator_factor:.4f}{_shown(self.denominator_low, self.denominator_high)}: "
             f"{parts[self.moved]}{note}" + (f"; {self.note}" if self.note else "")
         )
+
+
+def _shown(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f" [{low:.4f}, {high:.4f}]"
 
 
 def split(
@@ -76,8 +91,11 @@ def split(
     names: tuple[str, str, str] = ("ratio", "numerator", "denominator"),
     tolerance: float = TOLERANCE,
     implied: str = "",
+    ranges: tuple[Range, Range] = (UNKNOWN, UNKNOWN),
 ) -> Split:
     """Split the change of numerator / denominator from `before` to `after`, each (numerator, denominator).
+
+    `ranges`: of the two factors.
 
     Raises DataError where a part is not positive: its change has no factor.
     """
@@ -86,11 +104,26 @@ def split(
             if not value > 0:
                 raise DataError(f"{names[0]}: {name} is {value:g} {when}: a change of it has no factor")
     up, down = after[0] / before[0], after[1] / before[1]
-    moves = [abs(math.log(x)) > math.log1p(tolerance) for x in (up, down)]
+    moves = [
+        abs(math.log(x)) > math.log1p(tolerance) and not low <= 1 <= high
+        for x, (low, high) in zip((up, down), ranges, strict=True)
+    ]
     moved = {(True, True): "both", (True, False): "numerator", (False, True): "denominator"}.get(
         (moves[0], moves[1]), "neither"
     )
-    return Split(*names, before[0] / before[1], after[0] / after[1], up / down, up, down, moved, implied)
+    return Split(
+        *names,
+        before[0] / before[1],
+        after[0] / after[1],
+        up / down,
+        up,
+        down,
+        moved,
+        implied,
+        "",
+        *ranges[0],
+        *ranges[1],
+    )
 
 
 def split_implied(
@@ -137,7 +170,9 @@ def explain(
         for rows in arms:
             ratio_of_sums([1], [1], _passes(rows, up, down), data_dependent)
             sums.append((_known(rows, up), _known(rows, down)))
-        return replace(split(sums[0], sums[1], (metric, up, down)), note=_unknown(arms, (up, down), data_dependent))
+        ranges = tuple(factor_range(*(_per_run(rows, name) for rows in arms)) for name in (up, down))
+        found_split = split(sums[0], sums[1], (metric, up, down), ranges=ranges)  # type: ignore[arg-type]
+        return replace(found_split, note=_unknown(arms, (up, down), data_dependent))
     if have[2] and (have[0] or have[1]):
         which, name = ("numerator", up) if have[0] else ("denominator", down)
         for rows in arms:
@@ -163,8 +198,31 @@ def _total(rows: pd.DataFrame, name: str) -> float | None:
     mine = _chosen(rows, name)
     if mine.empty or (mine["state"] == "absent").any() or mine["value"].isna().any():
         return None
-    key = "run" if "run" in mine else "launch"
-    return float(mine["value"].sum() / mine[key].nunique())
+    return float(_per_run(rows, name).mean())
+
+
+def _per_run(rows: pd.DataFrame, name: str) -> np.ndarray:
+    """The same sum of each run."""
+    mine = _chosen(rows, name)
+    return mine["value"].groupby(mine["run" if "run" in mine else "launch"]).sum().to_numpy(float)
+
+
+def factor_range(before: np.ndarray, after: np.ndarray) -> Range:
+    """95 % interval of mean(after) / mean(before), of launches [n] and [m] that are no pairs.
+
+    Student's t of the logarithms with one variance for both: a variant is often counted once.  NaN for fewer than three values,
+    or where one is not positive.
+    """
+    if not (before > 0).all() or not (after > 0).all():
+        return UNKNOWN
+    logs = [np.log(side) for side in (before, after)]
+    freedom = sum(map(len, logs)) - 2
+    if freedom < 1 or not all(map(len, logs)):
+        return UNKNOWN
+    variance = sum(float(((side - side.mean()) ** 2).sum()) for side in logs) / freedom
+    width = float(stats.t.ppf((1 + REPORT_LEVEL) / 2, freedom)) * math.sqrt(variance * sum(1 / len(s) for s in logs))
+    factor = float(after.mean() / before.mean())
+    return factor * math.exp(-width), factor * math.exp(width)
 
 
 def _known(rows: pd.DataFrame, name: str) -> float:

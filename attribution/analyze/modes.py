@@ -8,24 +8,32 @@ Misuse: this looks for a clear gap. None does not prove that there is one popula
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from attribution.analyze.stats import REPORT_LEVEL
 
 LEAST_SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Medians and numbers of samples of the lower and the upper mode."""
+    """Medians and numbers of samples of the lower and the upper mode, and the medians' 95 % intervals (NaN: too few samples)."""
 
     values: tuple[float, float]
     counts: tuple[int, int]
+    ranges: tuple[tuple[float, float], tuple[float, float]]
 
     def __str__(self) -> str:
-        (low, high), (few, many) = self.values, self.counts
-        return f"two modes: {low:.6g} x {few} and {high:.6g} x {many}"
+        each = [
+            f"{value:.6g}{'' if not low < high else f' [{low:.6g}, {high:.6g}]'} x {count}"
+            for value, (low, high), count in zip(self.values, self.ranges, self.counts, strict=True)
+        ]
+        return f"two modes: {' and '.join(each)}"
 
 
 def two_modes(samples: ArrayLike, resolution: float = 0.0) -> Modes | None:
@@ -57,7 +65,14 @@ def two_modes(samples: ArrayLike, resolution: float = 0.0) -> Modes | None:
     return Modes(
         values=(float(np.median(parts[0])), float(np.median(parts[1]))),
         counts=(len(parts[0]), len(parts[1])),
+        ranges=(_of_median(parts[0]), _of_median(parts[1])),
     )
+
+
+def _of_median(part: NDArray[np.float64]) -> tuple[float, float]:
+    """Interval of the median of sorted samples [n], whatever their distribution: as many lie below it as heads fall in n throws."""
+    skipped = int(stats.binom.ppf((1 - REPORT_LEVEL) / 2, len(part), 0.5))
+    return (float(part[skipped - 1]), float(part[-skipped])) if skipped else (math.nan, math.nan)
 
 
 def lost_effect(plain: ArrayLike, traced: ArrayLike, resolution: float = 0.0) -> str:

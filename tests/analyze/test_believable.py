@@ -53,6 +53,25 @@ def test_a_mislabelled_sm_is_caught() -> None:
         check_placement(whole, tables["rows"], 3)
 
 
+def refused(seed: int) -> bool:
+    """One lane or one CTA, at random, says another SM than the one that it ran on: is the trace refused?"""
+    rng = np.random.default_rng(seed)
+    tables = traced(ctas=6)
+    lanes = tables["lanes"].copy()
+    cta = int(rng.integers(6))
+    wrong = (cta + int(rng.integers(1, 3))) % 3
+    lanes.loc[(lanes["cta"] == cta) & ((lanes["role"] == 1) | (seed % 2 == 0)), ["sm_begin", "sm_end"]] = wrong
+    try:
+        check_placement(lanes, tables["rows"], 3)
+    except DataError as error:
+        return f"CTA {cta}" in str(error)
+    return False
+
+
+def test_any_mislabelled_sm_is_refused() -> None:
+    assert all(refused(seed) for seed in range(20))
+
+
 def test_an_sm_that_the_device_does_not_have_is_caught() -> None:
     tables = traced()
     with pytest.raises(DataError, match="SM id 2 on a device of 2 SMs"):

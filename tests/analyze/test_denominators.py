@@ -73,6 +73,34 @@ def arms(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return table[table["run"] == 0], table[table["run"] == 1]
 
 
+def covered(seed: int) -> list[bool]:
+    """A ratio whose denominator moved, each part counted with noise: is it told, and do both intervals hold the planted factors?"""
+    rng = np.random.default_rng(seed)
+    runs = {0: 3, 1: 1 + seed % 3}  # a base is counted three times, an arm once or more
+    rows = [
+        (10 * arm + turn, name, value * np.exp(rng.normal(scale=0.003)))
+        for arm, turns in runs.items()
+        for turn in range(turns)
+        for name, value in ((UP, 800.0), (DOWN, 1000.0 if arm == 0 else 870.0))
+    ]
+    table = planted_gpu.counted(pd.DataFrame(rows, columns=["run", "metric", "value"]))
+    found = denominators.explain(table, (table[table["run"] < 10], table[table["run"] >= 10]), NAME)
+    both = found.numerator_low <= 1 <= found.numerator_high, found.denominator_low <= 0.87 <= found.denominator_high
+    return [found.moved == "denominator", *both]
+
+
+def test_intervals_cover_the_planted_factors() -> None:
+    assert np.array([covered(seed) for seed in range(20)]).sum(axis=0).min() >= 17
+
+
+def test_a_change_that_the_launches_do_not_tell_has_not_moved() -> None:
+    noisy = denominators.factor_range(np.array([90.0, 110, 100]), np.array([85.0, 105]))
+    assert denominators.split((100, 100), (95, 80), ranges=(noisy, (0.79, 0.81))).moved == "denominator"
+    assert denominators.split((100, 100), (95, 80)).moved == "both"
+    for known in (([100.0], [90.0]), ([0.0, 1.0], [1.0])):
+        assert np.isnan(denominators.factor_range(*map(np.array, known))).all()
+
+
 def test_explain_from_counters() -> None:
     table = counters({UP: (800, 800), DOWN: (1000, 870)})
     found = denominators.explain(table, arms(table), NAME)

@@ -155,6 +155,14 @@ def test_a_hole_in_the_trace_is_unowned_and_a_late_cta_is_idle_time() -> None:
     assert account[lastsm.SHARES].sum() == pytest.approx(1.0)
 
 
+def tail_covers(seed: int) -> bool:
+    """One of three SMs has two batches of 100 us, the others one, and each a drain of 0.1 us: is their tail in the interval?"""
+    traced = planted_gpu.trace(range(10), 100_000, 100, batches=4, ctas=3, sms=3, seed=seed)
+    parts = lastsm.tail_parts(tails.per_sm(found_spans(traced), traced["rows"], 3))
+    share, finish = witness.measured("", parts["by_rows"].to_numpy()), np.array([200.1, 100.1, 100.1])
+    return share.low <= 1 - finish.mean() / finish.max() <= share.high
+
+
 def test_three_sm_tail_from_finish_times_and_from_rows() -> None:
     traced = planted_gpu.trace(range(10), 100_000, 100, batches=4, ctas=4, sms=3)
     parts = lastsm.tail_parts(tails.per_sm(found_spans(traced), traced["rows"], 3))
@@ -164,6 +172,10 @@ def test_three_sm_tail_from_finish_times_and_from_rows() -> None:
     assert pair.first is not None
     assert parts["tail"].to_numpy() == pytest.approx((parts["by_rows"] + parts["spread"]).to_numpy())
     assert pair.first.value == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_intervals_cover_the_planted_tail() -> None:
+    assert sum(tail_covers(seed) for seed in range(8)) >= 6
 
 
 def test_mislabelled_sms_make_the_witnesses_disagree() -> None:

@@ -45,6 +45,24 @@ def test_separated_populations_are_found(count: int) -> None:
     assert np.mean([two_modes(s) is not None for s in series]) >= 0.95
 
 
+def covered(seed: int) -> list[bool]:
+    """Two modes, 12 and 28 samples: are they found, and do the intervals hold both planted medians?"""
+    rng = np.random.default_rng(seed)
+    found = two_modes(rng.permutation(np.r_[rng.normal(9927, 20, 12), rng.normal(10358, 20, 28)]))
+    if found is None:
+        return [False] * 3
+    (first, last), (begin, end) = found.ranges
+    return [found.counts == (12, 28), first <= 9927 <= last, begin <= 10358 <= end]
+
+
+def test_intervals_cover_both_modes() -> None:
+    assert np.array([covered(seed) for seed in range(40)]).sum(axis=0).min() >= 36
+    few = two_modes([1.0] * 3 + [9.0] * 20)
+    assert few is not None
+    assert np.isnan(few.ranges[0]).all()
+    assert few.ranges[1] == (9.0, 9.0)
+
+
 def test_neighbouring_ticks_and_single_outliers_are_not_modes() -> None:
     assert two_modes([1024.0] * 10 + [1056.0] * 10, resolution=32) is None
     assert two_modes([1024.0] * 10 + [1056.0] * 10) is not None
