@@ -70,11 +70,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Watched:
-    """A page with everything that it did: requests besides its own file, dialogs, errors."""
+    """A page, opened from disk without a network, with everything that it did: other requests, dialogs, errors."""
 
     def __init__(self, browser: Any, file: Path, width: int, scheme: str = "light") -> None:
         self.context = browser.new_context(
-            viewport={"width": width, "height": 844}, color_scheme=scheme, reduced_motion="reduce"
+            viewport={"width": width, "height": 844}, color_scheme=scheme, reduced_motion="reduce", offline=True
         )
         self.page = self.context.new_page()
         self.dialogs: list[str] = []
