@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # With a GPU the same commands also install what measures on it.
 EXTRAS := cuda,notebooks,dev$(if $(wildcard /dev/nvidia0),$(shell $(PYTHON) -c 'import torch' 2>/dev/null || echo ,gpu))
 
-.PHONY: demo test browser lint check bench bench-gpu fuzz clean
+.PHONY: demo test browser lint check bench bench-gpu pairs fuzz clean
 
 demo: $(VENV)/ready
 	$(BIN)/attr run --variant math_only --out recordings/demo --overwrite
@@ -36,6 +36,10 @@ bench: $(VENV)/ready
 bench-gpu: $(VENV)/ready
 	$(BIN)/python -m bench.goals index-topk-goals.json
 	ATTR_BENCH_OUT=. $(BIN)/python -m bench topk_gpu
+
+# Every pair of flag values compiles or is refused: minutes.
+pairs: $(VENV)/ready
+	$(BIN)/python -m bench.pairs
 
 fuzz: $(VENV)/ready
 	$(BIN)/python -m bench.fuzz 600

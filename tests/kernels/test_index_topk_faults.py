@@ -8,19 +8,10 @@ import planted_index_topk as planted
 import pytest
 
 from attribution.build import target
+from bench.pairs import errors
 
-nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason='needs `pip install "attribution[cuda]"`')
+pytest.importorskip("cuda.bindings.nvrtc", reason='needs `pip install "attribution[cuda]"`')
 FAULTS = {**planted.EXACTNESS, **planted.WORK, **planted.SANITIZER, "scores": planted.SCORES}
-
-
-def errors(text: str) -> str:
-    """What the front end of the compiler has against the text (to PTX only: seconds less than machine code)."""
-    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"index_topk.cu", 0, None, None)
-    options = [b"-arch=compute_90a", b"-std=c++20"]
-    (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
-    nvrtc.nvrtcGetProgramLog(program, log)
-    return log.decode() if int(failed) else ""
 
 
 @pytest.mark.parametrize("name", list(FAULTS))
