@@ -41,12 +41,7 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
     from matplotlib.figure import Figure
 
     base = next((s["arm"] for s in reversed(sides) if s["question"] == s["arm"]), None)
-    # The null arm answers once for every stage; a reader needs the one beside the interventions.
-    found = [
-        r
-        for r in records(answers(recording, scope=scope))
-        if r["base"] == base and r["pairs"] and (r["arm"] != NULL or r["stage"] == "main")
-    ]
+    found = interventions(recording, base, scope)
     heights = [0.5 * len(sides) + 0.8, 0.32 * len(found) + 0.8][: 2 if found else 1]
     figure = Figure(figsize=(10, sum(heights) + 0.5), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
@@ -54,6 +49,15 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
     if found:
         draw_interventions(panels[1], found, str(base))
     save(figure, path)
+
+
+def interventions(recording: Recording, base: str | None, scope: str | None) -> list[dict[str, Any]]:
+    """Answers of the arms of `base`, then of those whose base is one of these, as a rung of a ladder is."""
+    every = [r for r in records(answers(recording, scope=scope)) if r["pairs"]]
+    # The null arm answers once for every stage; a reader needs the one beside the interventions.
+    found = [r for r in every if r["base"] == base and (r["arm"] != NULL or r["stage"] == "main")]
+    arms = {r["arm"] for r in found}
+    return found + [r for r in every if r["base"] in arms and r["arm"] != NULL]
 
 
 def draw_ladders(axes: Axes, sides: Sequence[Mapping[str, Any]], steps: Steps, scope: str | None) -> None:
@@ -98,7 +102,15 @@ def draw_interventions(axes: Axes, found: Sequence[Mapping[str, Any]], base: str
         words = f"{mid:.3f} {row['verdict']}" + (f", {row['expectation']}" if row["expectation"] else "")
         axes.annotate(words, (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     axes.axvline(1, color="black", linewidth=0.8)
-    names = [f"{r['arm']} ({r['stage']})" if r["stage"] != "main" else str(r["arm"]) for r in found]
+    names = [_named(r, base) for r in found]
     axes.set_yticks(range(len(found)), names, fontsize=8)
     axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_xlabel(f"time against {base}: 95 % interval over what was expected before measuring (band)")
+    axes.set_xlabel(
+        f"time against {base}, or against what stands behind the slash: 95 % interval over what was expected (band)"
+    )
+
+
+def _named(row: Mapping[str, Any], base: str) -> str:
+    """The arm, with its base and stage where they are not the usual ones."""
+    against = f" / {row['base']}" if row["base"] != base else ""
+    return f"{row['arm']}{against}" + (f" ({row['stage']})" if row["stage"] != "main" else "")
