@@ -13,29 +13,27 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from attribution.build import Build, build
-from attribution.declare import Check, Kernel
-from attribution.errors import AttrError, InputError, MeasureError
+from attribution.declare import Kernel
+from attribution.errors import InputError, MeasureError
 from attribution.launch import Ceiling
 from attribution.measure import ceilings, clocks, cold, facts, lost_work, ncu, stamp, timing, worker
+from attribution.measure.context import guarded
+from attribution.measure.cuda_case import CudaCase
 from attribution.measure.jobfile import Options
-from attribution.measure.machine import Case, MachineLost, Measured
-from attribution.measure.manifest import inputs_hash
+from attribution.measure.machine import Case, Measured
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.profiled import PROFILES
 from attribution.measure.traced import trace_tables
 from attribution.plan import Arm, Plan, json_text
 
-T = TypeVar("T")
 SETTLE_S = 0.1
 STAMPS = 4096
 """Stamps that can be held until they are read: more than one turn puts."""
 TURN_NS = 20e6
 """What the samples of one turn should take at most: after some 50 ms of work a card at its power limit slows down."""
-KEPT_REFERENCES = 4
-"""References held at once: for some kernels one is a score matrix of gigabytes."""
 
 
 def gpu_module(kernel: Kernel) -> ModuleType:
@@ -48,28 +46,6 @@ def gpu_module(kernel: Kernel) -> ModuleType:
         if not callable(getattr(module, name, None)):
             raise InputError(f"kernel {kernel.name}: its GPU module {kernel.gpu} has no function {name}")
     return module
-
-
-class CudaCase:
-    """Inputs of one seed on the GPU, and references made when asked for."""
-
-    def __init__(self, machine: CudaMachine, seed: int) -> None:
-        self.machine, self.seed = machine, seed
-        plan = machine.plan
-        self.inputs = machine.guarded(lambda: machine.module.inputs(plan.shape, plan.distribution, seed))
-        fingerprint = getattr(machine.module, "fingerprint", _fingerprint)
-        self.hash = str(machine.guarded(lambda: fingerprint(self.inputs)))
-        self._references: dict[str, Any] = {}
-
-    def check(self, arm: Arm, output: Any) -> list[Check]:
-        module, shape = self.machine.module, self.machine.plan.shape
-        key = json_text({k: v for k, v in arm.flags.items() if k != "TRACE"})
-        if key not in self._references:
-            while len(self._references) >= KEPT_REFERENCES:
-                del self._references[next(iter(self._references))]
-            self._references[key] = self.machine.guarded(lambda: module.reference(self.inputs, shape, arm.flags))
-        reference = self._references[key]
-        return self.machine.guarded(lambda: list(module.check(self.inputs, output, reference, shape, arm.flags)))
 
 
 class CudaMachine:
@@ -102,41 +78,15 @@ class CudaMachine:
         self._static: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._took_ns: dict[tuple[str, str], float] = {}
         self._ceilings: tuple[Ceiling, ...] | None = None
-        self._facts = self.guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
+        self._facts = guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
         self._facts["metrics"] = {**ncu.METRICS, **getattr(self.module, "METRICS", {})}
 
     def facts(self) -> dict[str, Any]:
         return self._facts
 
-    def guarded(self, action: Callable[[], T]) -> T:
-        """The action's value; its errors as MeasureError, or MachineLost when the context does not survive."""
-        import torch
-
-        try:
-            value = action()
-            torch.cuda.synchronize()
-            return value
-        except (AttrError, MachineLost) as error:
-            self._alive(error)
-            raise
-        except Exception as error:
-            self._alive(error)
-            words = str(error).strip().splitlines() or [""]
-            raise MeasureError(f"{type(error).__name__}: {words[0]}") from error
-
-    def _alive(self, error: Exception) -> None:
-        """Raises MachineLost when the context can no longer be used."""
-        import torch
-
-        try:
-            torch.cuda.synchronize()
-        except Exception as poisoned:
-            words = str(poisoned).strip().splitlines() or [""]
-            raise MachineLost(f"{words[0]} (the context is lost; seen after {type(error).__name__})") from error
-
     def case(self, seed: int) -> CudaCase:
         self.tell("doing", label=f"inputs of seed {seed}")
-        return CudaCase(self, seed)
+        return CudaCase(self.module, self.plan, seed)
 
     def build(self, arm: Arm) -> str:
         if self.kernel.source is None:
@@ -182,19 +132,19 @@ class CudaMachine:
             prepared.run()
             return prepared.operator.output
 
-        return self.guarded(once)
+        return guarded(once)
 
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         named = getattr(self.module, "ceilings", None)
         if named is None:
             return ()
         if self._ceilings is None:
-            self._ceilings = self.guarded(lambda: tuple(named()))
-        return self.guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
+            self._ceilings = guarded(lambda: tuple(named()))
+        return guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
 
     def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[Measured]:
         assert isinstance(case, CudaCase)
-        return self.guarded(lambda: self._measure(arms, case, began))
+        return guarded(lambda: self._measure(arms, case, began))
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
         """The arm's `copies` on the case's inputs, with their graphs; made once."""
@@ -231,9 +181,10 @@ class CudaMachine:
         return max(fit, most) if self.options.cache == "cold" else fit
 
     def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[Measured]:
-        began(0)
-        known = len(self._prepared)
-        sets = [self._copies(arm, case) for arm in arms]
+        known, sets = len(self._prepared), []
+        for i, arm in enumerate(arms):
+            began(i)
+            sets.append(self._copies(arm, case))
         samples = self._samples(arms, sets)
         if self.options.cache == "cold":
             for copies in sets:
@@ -303,12 +254,6 @@ class CudaMachine:
         for scope, stage, _, time_ns, _ in rows:
             if stage == "operator" and scope in ("event", "graph"):
                 cold.check_rate(max(moved, 0), time_ns, self._facts["peak_memory_bytes_per_s"])
-
-
-def _fingerprint(inputs: Mapping[str, Any]) -> str:
-    import torch
-
-    return inputs_hash({n: t.contiguous().view(torch.uint8).cpu().numpy().data for n, t in inputs.items()})
 
 
 if __name__ == "__main__":

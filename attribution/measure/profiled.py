@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribution.launch import Launch
 from attribution.measure import cupti, ncu
+from attribution.measure.context import guarded
 from attribution.plan import NULL, Plan
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def _arms(
     turns += [(turn, q, a) for turn in range(1, base_turns) for q, a in arms if a.name == q]
     for number, (turn, question, arm) in enumerate(turns):
         tell("progress", done=number, total=len(turns), label=f"{arm.name} under {mode}")
-        copies = machine.guarded(lambda arm=arm: machine.copies(arm, case.inputs))  # type: ignore[misc]
+        copies = guarded(lambda arm=arm: machine.copies(arm, case.inputs))  # type: ignore[misc]
         for one in copies:
-            machine.guarded(one.run)
+            guarded(one.run)
         copies[0].poison()
         facts: dict[str, Any] = {
             "question": question,

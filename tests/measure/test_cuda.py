@@ -17,6 +17,7 @@ from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
 from attribution.launch import TRACE, Launch, Operator
 from attribution.measure import cuda, facts, probe, start
+from attribution.measure.context import guarded
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import MachineLost
 from attribution.measure.prepared import _argument
@@ -149,19 +150,18 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_an_error_with_a_healthy_context_fails_the_arm_only(bare: Any) -> None:
-    machine, _ = bare
     with pytest.raises(MeasureError, match="KeyError: 'scores'"):
-        machine.guarded(lambda: {}["scores"])
-    assert machine.guarded(lambda: 3) == 3
+        guarded(lambda: {}["scores"])
+    assert guarded(lambda: 3) == 3
 
 
 def test_a_poisoned_context_is_lost_whoever_notices_it(bare: Any) -> None:
-    machine, state = bare
+    _, state = bare
     state.poisoned = True
     with pytest.raises(MachineLost, match="illegal memory access"):
-        machine.guarded(lambda: 3)  # the launch went well, its execution did not
+        guarded(lambda: 3)  # the launch went well, its execution did not
     with pytest.raises(MachineLost, match="seen after MeasureError"):
-        machine.guarded(lambda: (_ for _ in ()).throw(MeasureError("x")))
+        guarded(lambda: (_ for _ in ()).throw(MeasureError("x")))
 
 
 def test_a_gpu_of_another_architecture_is_a_sentence(hello: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

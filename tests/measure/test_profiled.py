@@ -44,7 +44,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def profile(log: list[str], folder: Path, stages: tuple[str, ...], copies: int = 1) -> list[dict[str, Any]]:
     """The steps that the worker says it launched for the base's first turn."""
     case = SimpleNamespace(inputs={}, hash="i", check=lambda arm, output: [])
-    machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b", guarded=lambda action: action())
+    machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b")
     machine.copies = lambda arm, inputs: [Prepared(log) for _ in range(copies)]
     base = Arm("full", "full", {}, {})
     plan = Plan("k", {"n": 1}, "normal", 1, 2, 0, (Question("full", (base, Arm("null", "full", {}, {}))),))
