@@ -7,7 +7,6 @@ Misuse: counters are added where the work is done; never compute them from the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -18,9 +17,10 @@ from attribution.declare import Flags, Inputs, Knobs, Shape
 from attribution.measure.host import Clock, HostRun, Stage
 from attribution.schedule import Link, Pipeline, Role
 
-from .inputs import TILE_KEYS, WARP_KEYS
+from .candidates import Row, radix_select
+from .inputs import TILE_KEYS
 from .reference import ordered_keys
-from .sizes import DIM, HEADS, SPILL_ROW, segments
+from .sizes import DIM, HEADS, segments
 
 HOST_TILE = 1024
 """Keys of one task: eight MMA tiles, so that Python's own time stays under a tenth of a task."""
@@ -40,17 +40,6 @@ TMA = Role("tma", "load", wait_free="stage_free")
 MATH = Role("math", "score", wait_ready="stage_full", wait_free="slot_free")
 TOPK = Role("topk", "select", wait_ready="slot_ready")
 PLAIN = Pipeline((MATH,))
-
-
-@dataclass
-class Row:
-    """Candidates of one row: segments of fixed capacity with true counts, and the spill behind each."""
-
-    keys: NDArray[np.uint32]  # [segments, capacity]
-    index: NDArray[np.int32]  # [segments, capacity]
-    counts: NDArray[np.int64]  # [segments], attempts, also those past the capacity
-    spilled: list[tuple[NDArray[np.uint32], NDArray[np.int32]]] = field(default_factory=list)
-    lost: bool = False
 
 
 class Run:
@@ -127,7 +116,7 @@ class Run:
         for b, rows in enumerate(self.batches):
             low = int(self.begin[rows].min()) // TILE_KEYS * TILE_KEYS
             high = min(self.keys, -(-int(self.end[rows].max()) // TILE_KEYS) * TILE_KEYS)
-            slots = [self._slot() for _ in range(rows.stop - rows.start)]
+            slots = [Row.empty(self.flags) for _ in range(rows.stop - rows.start)]
             for first in range(low, high, HOST_TILE):
                 last = min(first + HOST_TILE, high)
                 with self.clock.task("main", "tma", b):
@@ -139,10 +128,6 @@ class Run:
             with self.clock.task("main", "topk", b):
                 for i, row in enumerate(range(rows.start, rows.stop)):
                     self._topk(row, slots[i])
-
-    def _slot(self) -> Row:
-        room = (self.segments, self.capacity)
-        return Row(np.zeros(room, np.uint32), np.zeros(room, np.int32), np.zeros(self.segments, np.int64))
 
     def _math(self, rows: slice, slots: list[Row], tile: NDArray[np.uint8], first: int) -> None:
         """One tile: as far up the ladder as the flags say, and a fold of what is not consumed."""
@@ -168,25 +153,8 @@ class Run:
             passing = inside & (scores >= self.threshold[rows, None])
             for i, slot in enumerate(slots):
                 hits = np.flatnonzero(passing[i])
-                self._append(slot, ordered_keys(scores[i][hits]), (hits + first).astype(np.int32))
-
-    def _append(self, slot: Row, keys: NDArray[np.uint32], index: NDArray[np.int32]) -> None:
-        """Store candidates into the segments of their Math warps, in key order; then into the spill, or lose the row."""
-        self.clock.count("main", "candidates", len(keys))
-        segment = segment_of(index, str(self.flags["LAYOUT"]), self.segments)
-        order = np.argsort(segment, kind="stable")
-        sorted_segments = segment[order]
-        added = np.bincount(segment, minlength=self.segments)
-        starts = np.cumsum(added) - added
-        place = slot.counts[sorted_segments] + np.arange(len(order)) - starts[sorted_segments]
-        fits = place < self.capacity
-        slot.keys[sorted_segments[fits], place[fits]] = keys[order[fits]]
-        slot.index[sorted_segments[fits], place[fits]] = index[order[fits]]
-        slot.counts += added
-        if not fits.all():
-            spilled = ~fits & (place < self.capacity + SPILL_ROW // self.segments) & bool(self.flags["SPILL"])
-            slot.spilled.append((keys[order[spilled]], index[order[spilled]]))
-            slot.lost |= bool((~fits & ~spilled).any())
+                self.clock.count("main", "candidates", len(hits))
+                slot.append(ordered_keys(scores[i][hits]), (hits + first).astype(np.int32), self.flags)
 
     def _topk(self, row: int, slot: Row) -> None:
         """Certificate, then radix selection over the slot, or only the slot's release."""
@@ -204,23 +172,10 @@ class Run:
             self.failed[cause] += 1
             self.repair_rows.append(row)
             return
-        keys, index = self._stored(slot)
+        keys, index = slot.stored(self.flags)
         self.clock.count("main", "scanned", len(keys))
         chosen = radix_select(keys, wanted)
         self._emit(row, keys[chosen], index[chosen], "main")
-
-    def _stored(self, slot: Row) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-        """What selection walks: the reserved capacity (unused entries are key 0, below every score), or the true counts."""
-        if self.flags["SCAN"] == "reserved":
-            keys, index = [slot.keys.ravel()], [slot.index.ravel()]
-        else:
-            filled = np.minimum(slot.counts, self.capacity)
-            keys = [slot.keys[s, : filled[s]] for s in range(self.segments)]
-            index = [slot.index[s, : filled[s]] for s in range(self.segments)]
-        return (
-            np.concatenate([*keys, *(k for k, _ in slot.spilled)]),
-            np.concatenate([*index, *(i for _, i in slot.spilled)]),
-        )
 
     def _emit(self, row: int, keys: NDArray[np.uint32], index: NDArray[np.int32], stage: str) -> None:
         self.clock.count(stage, "selected", len(keys))
@@ -262,28 +217,6 @@ class Run:
                     (chosen + keys.start).astype(np.int32),
                     "select",
                 )
-
-
-def segment_of(index: NDArray[np.int32], layout: str, count: int) -> NDArray[np.int64]:
-    """The segment that owns each key: the warp of its 16 keys of the tile, or its half for `split`."""
-    width = WARP_KEYS // 2 if layout == "split" else WARP_KEYS
-    return (index.astype(np.int64) // width) % count
-
-
-def radix_select(keys: NDArray[np.uint32], wanted: int) -> NDArray[np.int64]:
-    """Positions of the `wanted` greatest keys, by four passes over 8 bits; ties at the last one in storage order."""
-    candidates = np.arange(len(keys))
-    chosen: list[NDArray[np.int64]] = []
-    for shift in (24, 16, 8, 0):
-        if wanted == 0 or wanted == len(candidates):
-            break
-        digits = (keys[candidates] >> np.uint32(shift)) & np.uint32(255)
-        above = np.cumsum(np.bincount(digits, minlength=256)[::-1])[::-1]
-        pivot = int(np.flatnonzero(above >= wanted)[-1])
-        chosen.append(candidates[digits > pivot])
-        wanted -= len(chosen[-1])
-        candidates = candidates[digits == pivot]
-    return np.concatenate([*chosen, candidates[:wanted]])
 
 
 def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Clock) -> HostRun:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribution.declare import Inputs, Kernel
+from attribution.declare import Inputs, Kernel, module_of
 from attribution.errors import InputError
 from attribution.measure import host
 
@@ -208,14 +208,14 @@ def test_a_selection_that_loses_one_candidate_is_caught(
     index_topk: Kernel, cases: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault sits inside the algorithm: each row's best stored candidate disappears before selection."""
-    module = sys.modules[index_topk.host.__module__]
-    honest = module.Run._stored
+    rows = module_of(index_topk, "candidates").Row
+    honest = rows.stored
 
-    def lossy(self: Any, slot: Any) -> Any:
-        keys, index = honest(self, slot)
+    def lossy(self: Any, flags: Any) -> Any:
+        keys, index = honest(self, flags)
         return np.delete(keys, keys.argmax()), np.delete(index, keys.argmax())
 
-    monkeypatch.setattr(module.Run, "_stored", lossy)
+    monkeypatch.setattr(rows, "stored", lossy)
     flags, measured = run(index_topk, cases["normal"][0], {})
     assert "top_k_scores" in failed(index_topk, cases["normal"], measured.output, flags)
 
@@ -337,13 +337,10 @@ def test_fewer_stages_make_the_loads_wait_more_often(index_topk: Kernel, cases: 
 
 def test_a_segment_is_filled_before_it_spills(index_topk: Kernel) -> None:
     """Candidates of one warp in its segment: exactly its capacity inside, the rest behind it."""
-    module = sys.modules[index_topk.host.__module__]
     flags = index_topk.resolve_flags({"K": 512, "SEGMENT_CAPACITY": 100})
-    shape = {"q": 1, "n": 2048}
-    made = module.Run(index_topk.inputs(shape, "normal", 1), shape, flags, {"sample_seed": 0}, host.Clock())
-    slot = made._slot()
+    slot = module_of(index_topk, "candidates").Row.empty(flags)
     index = np.array([i for i in range(2048) if i // 16 % 8 == 0][:130], dtype=np.int32)
-    made._append(slot, np.arange(1, 131, dtype=np.uint32), index)
+    slot.append(np.arange(1, 131, dtype=np.uint32), index, flags)
     assert (slot.keys[0] > 0).sum() == 100
     assert slot.counts[0] == 130
     assert sum(len(keys) for keys, _ in slot.spilled) == 30
