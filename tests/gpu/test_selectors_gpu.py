@@ -31,6 +31,12 @@ def kernel(root: Path) -> Kernel:
     return load_kernel(root, "selectors")
 
 
+def skip_missing(kernel: Kernel, selector: str) -> None:
+    arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    if reason := part(kernel, "known").missing(selector, arch):
+        pytest.skip(reason)
+
+
 def failed(gpu: Any, inputs: Any, output: Any, shape: dict[str, int]) -> list[str]:
     checks = gpu.check(inputs, output, gpu.reference(inputs, shape, {}), shape, {})
     return [f"{check.name}: {check.detail}" for check in checks if not check.passed]
@@ -40,8 +46,7 @@ def failed(gpu: Any, inputs: Any, output: Any, shape: dict[str, int]) -> list[st
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s.values())))
 def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distribution: str, shape: dict[str, int]) -> None:
-    if reason := part(kernel, "known").missing(selector):
-        pytest.skip(reason)
+    skip_missing(kernel, selector)
     gpu = part(kernel, "gpu")
     inputs = gpu.inputs(shape, distribution, 1)
     prepared = Prepared(kernel, gpu.operator(inputs, shape, {"SELECTOR": selector}, {}), None, 0)
@@ -59,8 +64,7 @@ def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distributio
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_random_shapes_and_bounds(kernel: Kernel, selector: str) -> None:
     """Rows that are empty, shorter than k, or begin anywhere; what is outside the bounds is -inf."""
-    if reason := part(kernel, "known").missing(selector):
-        pytest.skip(reason)
+    skip_missing(kernel, selector)
     gpu, dice, wrong = part(kernel, "gpu"), random.Random(8), []
     torch.manual_seed(8)
     for case in range(60):
