@@ -139,9 +139,11 @@ EVENTS = [
 
 def trace(
     runs: Sequence[int], math_ns: float, topk_ns: float, *, batches: int = 4, ctas: int = 3, sms: int = 3, slots: int = 2,
-    sd: float = 0.003, seed: int = 0,
+    sd: float = 0.003, seed: int = 0, each: bool = False,
 ) -> dict[str, pd.DataFrame]:  # fmt: skip
-    """events, lanes and rows of traced runs of a two-role kernel, one row a batch; each run's times of a role have noise `sd`.
+    """events, lanes and rows of traced runs of a two-role kernel, one row a batch; a run's times of a role have noise `sd`.
+
+    `each`: noise of every batch instead of the run, so that which SM finishes last is chance where they have equal work.
 
     With one slot the consumer is exposed wholly: topk / (math + topk) of the time.
     """
@@ -153,7 +155,8 @@ def trace(
     names = [e["name"] for e in EVENTS]
     out: dict[str, list[pd.DataFrame]] = {"events": [], "lanes": [], "rows": []}
     for run in runs:
-        times = [[[int(ns * np.exp(rng.normal(scale=sd)))]] * batches for ns in (math_ns, topk_ns)]
+        noise = np.exp(rng.normal(scale=sd, size=(2, batches if each else 1))) * np.ones((2, batches))
+        times = [[[int(ns * f)] for f in factors] for ns, factors in zip((math_ns, topk_ns), noise, strict=True)]
         placed = place(pipeline, times, ctas, sms)
         spans = pd.DataFrame(
             {

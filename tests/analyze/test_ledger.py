@@ -157,7 +157,7 @@ def test_a_hole_in_the_trace_is_unowned_and_a_late_cta_is_idle_time() -> None:
 
 def tail_covers(seed: int) -> bool:
     """One of three SMs has two batches of 100 us, the others one, and each a drain of 0.1 us: is their tail in the interval?"""
-    traced = planted_gpu.trace(range(10), 100_000, 100, batches=4, ctas=3, sms=3, seed=seed)
+    traced = planted_gpu.trace(range(10), 100_000, 100, batches=4, ctas=3, sms=3, seed=seed, each=True)
     parts = lastsm.tail_parts(tails.per_sm(found_spans(traced), traced["rows"], 3))
     share, finish = witness.measured("", parts["by_rows"].to_numpy()), np.array([200.1, 100.1, 100.1])
     return share.low <= 1 - finish.mean() / finish.max() <= share.high
