@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PLAN, KEPT = "plan.json", "kept.json"
+BUSY = "another process is measuring into {folder}: wait until it ends, or choose another --out"
 
 
 class Partial:
@@ -41,12 +42,14 @@ class Partial:
         if not self.folder.exists():
             with published(self.folder, False) as folder:
                 (folder / PLAN).write_text(text, encoding="utf-8")
+        elif lock and plan_file.is_file() and self.held():
+            raise InputError(BUSY.format(folder=self.folder))
         elif not resume:
             raise InputError(
                 f"{self.folder} holds an unfinished measurement: go on with --resume, or delete that folder"
             )
-        elif plan_file.read_text(encoding="utf-8") != text:
-            raise DataError(_plan_difference(self.folder, json.loads(plan_file.read_text()), json.loads(text)))
+        elif differs := _plan_difference(plan_file, json.loads(text)):
+            raise DataError(f"{self.folder} {differs}; resume as it was, or delete it")
         if lock:
             self._lock(plan_file)
 
@@ -59,9 +62,7 @@ class Partial:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"another process is measuring into {self.folder}: wait until it ends, or choose another --out"
-            ) from None
+            raise InputError(BUSY.format(folder=self.folder)) from None
 
     def drop_if_empty(self) -> None:
         """Remove the folder when no run is finished in it: there is nothing to go on from."""
@@ -122,7 +123,14 @@ class Partial:
         return recording
 
 
-def _plan_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> str:
-    key = next(k for k in sorted({*old, *new}) if old.get(k) != new.get(k))
-    then, now = (json.dumps(p.get(key))[:120] for p in (old, new))
-    return f"{folder} was started with another plan: {key} was {then} and is now {now}; resume as it was, or delete it"
+def _plan_difference(file: Path, new: dict[str, Any]) -> str:
+    """How the plan in `file` is not `new`, '' when it is, however it is spelled."""
+    try:
+        old = dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        return f"has no plan that can be read: {type(error).__name__}: {error}"
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            then, now = (json.dumps(plan.get(key))[:120] for plan in (old, new))
+            return f"was started with another plan: {key} was {then} and is now {now}"
+    return ""

@@ -12,7 +12,7 @@ import pytest
 from test_recording import MACHINE, rows
 
 from attribution.errors import DataError, InputError
-from attribution.partial import Partial
+from attribution.partial import PLAN, Partial
 from attribution.recording import open_recording
 
 
@@ -49,6 +49,22 @@ for run in range(4):
     assert not partial.folder.exists()
 
 
+def test_a_plan_is_the_same_however_it_is_spelled_and_one_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, False).add([0], rows(0, 0))
+    file = tmp_path / "a.partial" / PLAN
+    file.write_text('{"seed":1,"rounds":4}')
+    assert Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, True).done() == {0}
+    with pytest.raises(DataError, match="was started with another plan: seed was 1 and is now null"):
+        Partial(tmp_path / "a", {"rounds": 4}, True)
+    for text in ("", "[1]", '"rounds"', "3"):
+        file.write_text(text)
+        with pytest.raises(DataError, match="has no plan that can be read"):
+            Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, True)
+    file.unlink()
+    with pytest.raises(DataError, match="has no plan that can be read"):
+        Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, True)
+
+
 def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
     """The other process holds the folder until it dies, by SIGKILL here; a worker of the holder is let in."""
     code = f"""
@@ -65,6 +81,9 @@ time.sleep(600)
             assert other.stdout.readline() == "held\n"
             with pytest.raises(InputError, match="another process is measuring into .*a.partial: wait"):
                 Partial(tmp_path / "a", {"rounds": 4}, True)
+            # Whoever follows the other advice, to delete the folder, would ruin what is being measured.
+            with pytest.raises(InputError, match="another process is measuring into .*a.partial: wait"):
+                Partial(tmp_path / "a", {"rounds": 4}, False)
             assert Partial(tmp_path / "a", {"rounds": 4}, True, lock=False).done() == set()
         finally:
             other.kill()

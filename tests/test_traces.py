@@ -49,10 +49,10 @@ def test_loads_and_answers(path: Path) -> None:
 INTERVAL = re.compile(r"\[\s*([-\d.e]+)\s*,\s*([-\d.e]+)\s*\]")
 
 
-def forgotten(refuted: pd.DataFrame, texts: dict[str, str]) -> list[str]:
-    """Refuted expectations of variants that their file still declares without still stating that interval anywhere."""
+def forgotten(judged: pd.DataFrame, texts: dict[str, str]) -> list[str]:
+    """Judged expectations of variants that their file still declares without still stating that interval anywhere."""
     out = []
-    for row in refuted.to_dict("records"):
+    for row in judged.to_dict("records"):
         text = texts.get(row["kernel"], "")
         stated = {(float(a), float(b)) for a, b in INTERVAL.findall(text)}
         if f"[{row['arm']}]" in text and (row["expected_low"], row["expected_high"]) not in stated:
@@ -60,14 +60,15 @@ def forgotten(refuted: pd.DataFrame, texts: dict[str, str]) -> list[str]:
     return out
 
 
-def test_a_refuted_expectation_stays_in_its_file() -> None:
+def test_an_expectation_that_was_judged_stays_in_its_file() -> None:
+    """One that is moved afterwards would make the next recording look expected."""
     recordings = [r for r in map(open_recording, RECORDINGS) if r.manifest["kind"] == "run"]
-    refuted = overturned(claims(recordings))
+    judged = claims(recordings)
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (TRACES.parent / "variants").glob("*.toml")}
-    assert forgotten(refuted, texts) == []
+    assert forgotten(judged, texts) == []
     spoiled = {name: INTERVAL.sub("[0, 9]", text) for name, text in texts.items()}
-    declared = [row for row in refuted.to_dict("records") if f"[{row['arm']}]" in texts.get(row["kernel"], "")]
-    assert len(forgotten(refuted, spoiled)) == len(declared) > 0
+    declared = [row for row in judged.to_dict("records") if f"[{row['arm']}]" in texts.get(row["kernel"], "")]
+    assert len(forgotten(judged, spoiled)) == len(declared) > len(forgotten(overturned(judged), spoiled)) > 0
 
 
 def test_the_published_answer_of_the_host_recording_still_holds() -> None:

@@ -35,7 +35,7 @@ def finish(path: Path, root: Path) -> Recording:
     if not (folder / PLAN).is_file():
         raise InputError(f"{folder} is not there: nothing was stopped under this name")
     identity = _facts(folder / PLAN)
-    if any(key not in identity for key in (*_PLAN, "options")) or not (folder / MACHINE).is_file():
+    if any(key not in identity for key in (*_PLAN, "options", "variants")) or not (folder / MACHINE).is_file():
         raise InputError(f"{folder} holds no measurement on a GPU that came as far as a run: go on with --resume")
     machine = _facts(folder / MACHINE)
     for file in sorted(folder.glob(f"runs-*/{KEPT}")):
@@ -48,6 +48,8 @@ def finish(path: Path, root: Path) -> Recording:
     if rounds < LEAST_ROUNDS:
         raise InputError(f"{folder} has {rounds} whole rounds: too few to say anything; go on with --resume")
     facts = manifest(replace(plan, rounds=rounds), kernel, load_variants(root, kernel), machine)
+    # As they were when it began: what is expected must not be written after what was measured.
+    facts["variants"] = identity["variants"]
     facts["measuring"] = {**identity["options"], "lost": [], "skipped": _never_ran(identity["options"])}
     facts["measuring"]["stopped"] = f"{rounds} of {plan.rounds} rounds; arms were not checked once more at the end"
     return partial.publish(facts, overwrite=False, only=kept)

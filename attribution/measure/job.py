@@ -20,7 +20,7 @@ from attribution.measure import stopping
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
 from attribution.measure.machine import FAULTS, Case, Machine, Progress
-from attribution.measure.manifest import manifest, source_hash
+from attribution.measure.manifest import declared, manifest, source_hash
 from attribution.measure.outcome import Kept, Outcome, Waiting, first_failed
 from attribution.measure.runs import TRACED, planned_runs
 from attribution.partial import Partial
@@ -216,6 +216,7 @@ def execute(
     check_free(path, overwrite)
     machine = HostMachine(kernel, plan)
     identity = {**plan.facts(), "machine": machine.facts(), "source": source_hash(kernel)}
+    identity["variants"] = declared(plan, variants)
     partial = Partial(path, identity, resume)
     try:
         job = Job(plan, kernel, machine, partial, rule)

@@ -19,15 +19,20 @@ from attribution.plan import Plan
 
 def manifest(plan: Plan, kernel: Kernel, variants: Mapping[str, Variant], machine: Mapping[str, Any]) -> dict[str, Any]:
     """What a recording states beside its tables; `plan` with the rounds that were run."""
-    named = {a.variant for q in plan.questions for a in q.arms}
     return {
         "attribution": __version__,
         "created_ns": time.time_ns(),
         "machine": dict(machine),
         "kernels": {kernel.name: kernel_facts(kernel)},
-        "variants": {n: _variant_facts(variants[n]) for n in sorted(named)},
+        "variants": declared(plan, variants),
         "plan": plan.facts(),
     }
+
+
+def declared(plan: Plan, variants: Mapping[str, Variant]) -> dict[str, Any]:
+    """Variant -> what it declares now: a measurement that goes on later must still find its expectations as they were."""
+    named = {a.variant for q in plan.questions for a in q.arms}
+    return {name: _variant_facts(variants[name]) for name in sorted(named)}
 
 
 def kernel_facts(kernel: Kernel) -> dict[str, Any]:

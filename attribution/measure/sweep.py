@@ -20,7 +20,7 @@ from attribution.measure.host_machine import HostMachine
 from attribution.measure.job import Job
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import Progress
-from attribution.measure.manifest import manifest, source_hash
+from attribution.measure.manifest import declared, manifest, source_hash
 from attribution.measure.points import Files, points, use_files
 from attribution.partial import Partial
 from attribution.plan import Plan
@@ -42,17 +42,23 @@ def on_gpu(
 ) -> Recording:
     """Measure with workers into a recording at `path`; `extra` joins its manifest.  Raises InputError, MeasureError, DataError."""
     check_free(path, overwrite)
-    identity = _identity(plans, kernel, files, {"kind": "cuda"}) | {"options": watch.as_json(asdict(options))}
+    identity = _identity(plans, kernel, variants, files, {"kind": "cuda"}) | {"options": watch.as_json(asdict(options))}
     partial = Partial(path, identity, resume)
     done = watch.go_through(plans, kernel, variants, partial, identity, progress, options, files=files, command=command)
     facts = facts_of(plans, kernel, variants, done.machine) | dict(extra)
     return partial.publish(facts | {"measuring": done.measuring(), "cost": done.cost}, overwrite)
 
 
-def _identity(plans: Sequence[Plan], kernel: Kernel, files: Files, machine: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(
+    plans: Sequence[Plan],
+    kernel: Kernel,
+    variants: Mapping[str, Variant],
+    files: Files,
+    machine: Mapping[str, Any],
+) -> dict[str, Any]:
     """What a sweep must have in common with the one that it goes on with."""
     facts = {"plans": [p.facts() for p in plans], "machine": machine, "source": source_hash(kernel), "files": [*files]}
-    return watch.as_json(facts)
+    return watch.as_json(facts | {"variants": declared(plans[0], variants)})
 
 
 def on_host(
@@ -70,7 +76,7 @@ def on_host(
     check_free(path, overwrite)
     use_files(kernel, files)
     machine = HostMachine(kernel, plans[0])
-    partial = Partial(path, _identity(plans, kernel, files, machine.facts()), resume)
+    partial = Partial(path, _identity(plans, kernel, variants, files, machine.facts()), resume)
     todo = points(partial, plans)
     last = todo[-1].first_run + len(todo[-1].runs)
     try:

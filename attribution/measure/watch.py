@@ -22,7 +22,7 @@ from attribution.measure.beside import Beside
 from attribution.measure.blame import Blame
 from attribution.measure.jobfile import Options, Order
 from attribution.measure.machine import Progress
-from attribution.measure.manifest import manifest, source_hash
+from attribution.measure.manifest import declared, manifest, source_hash
 from attribution.measure.points import Files, points
 from attribution.measure.process import Ended, run_worker
 from attribution.measure.scopes import Skip
@@ -52,7 +52,8 @@ def execute(
     Raises InputError, MeasureError, DataError.
     """
     check_free(path, overwrite)
-    whole = as_json({**plan.facts(), **_identity(kernel, options)})
+    own = {"machine": {"kind": "cuda"}, "source": source_hash(kernel), "options": asdict(options)}
+    whole = as_json({**plan.facts(), **own, "variants": declared(plan, variants)})
     partial = Partial(path, whole, resume)
     done = go_through([plan], kernel, variants, partial, whole, progress, options, rule, command=command)
     facts = manifest(replace(plan, rounds=done.rounds), kernel, variants, done.machine)
@@ -60,11 +61,6 @@ def execute(
     if done.stopping:
         facts["stopping"] = done.stopping
     return partial.publish(facts, overwrite)
-
-
-def _identity(kernel: Kernel, options: Options) -> dict[str, Any]:
-    """What a measurement must have in common with the one that it goes on with, beside its plans."""
-    return {"machine": {"kind": "cuda"}, "source": source_hash(kernel), "options": asdict(options)}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
 from attribution.errors import DataError, InputError
+from attribution.measure import finish as finishing
 from attribution.measure import watch
 from attribution.measure.finish import finish
 from attribution.measure.jobfile import Options
@@ -32,7 +34,14 @@ def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
     return load_variants(root, hello)
 
 
-def stopped(hello: Kernel, variants: dict[str, Variant], path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def stopped(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    resume: bool = False,
+) -> None:
     """Stop as a user does, in the middle of a round."""
     monkeypatch.setenv("FAKE", ":")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -44,7 +53,7 @@ def stopped(hello: Kernel, variants: dict[str, Variant], path: Path, monkeypatch
 
     options = Options(scopes=("graph", "ncu"), traced_rounds=2, keep_s=0.0)
     with pytest.raises(KeyboardInterrupt):
-        watch.execute(asked, hello, variants, path, progress, options, command=FAKE)
+        watch.execute(asked, hello, variants, path, progress, options, resume, command=FAKE)
 
 
 def test_whole_rounds_are_a_recording_that_says_what_it_lacks(
@@ -77,6 +86,22 @@ def test_other_sources_too_few_rounds_and_nothing_at_all_are_refused(
     file.write_text(json.dumps({**json.loads(file.read_text()), "source": "0" * 16}))
     with pytest.raises(DataError, match="is not what was measured"):
         finish(tmp_path / "b", root)
+
+
+def test_what_is_expected_was_written_before_and_is_not_what_the_variants_say_now(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the expectation is moved to where the numbers are, once half of them are there."""
+    before = {"f200": {"time_ratio": (0.5, 0.9)}}
+    moved = {"f200": {"time_ratio": (1.04, 1.06)}}
+    declared = variants | {"scalar": replace(variants["scalar"], expects=before)}
+    stopped(hello, declared, tmp_path / "a", monkeypatch, at=30)
+    now = variants | {"scalar": replace(variants["scalar"], expects=moved)}
+    with pytest.raises(DataError, match="was started with another plan: variants was"):
+        stopped(hello, now, tmp_path / "a", monkeypatch, at=40, resume=True)
+    monkeypatch.setattr(finishing, "load_variants", lambda *_: now)
+    made = finish(tmp_path / "a", root)
+    assert made.manifest["variants"]["scalar"]["expects"] == {"f200": {"time_ratio": [0.5, 0.9]}}
 
 
 def test_a_measurement_under_way_is_not_finished_by_another(
