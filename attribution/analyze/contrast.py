@@ -224,13 +224,15 @@ def contrasts(
     for key, here in runs.groupby(["question", "shape", "distribution"], observed=True, sort=False):
         base = str(key[0])
         for part in _by_knobs(here, base):
-            mine = times[(times["stage"] == stage) & times["run"].isin(part["run"])]
+            # Each contrast asks them anew, and most of a recording is about other points.
+            near, looked, counted = (t[t["run"].isin(part["run"])] for t in (times, checks, counters))
+            mine = near[near["stage"] == stage]
             arms = [a for a in part["arm"].astype(str).unique() if a != base and (only_arms is None or a in only_arms)]
             labels: list[str | None] = [*_scopes(mine, scope)] or [scope]
             for label in labels:
                 for arm in arms:
                     found = contrast(
-                        part, times, checks, counters, base=base, arm=arm, null_arm=null_arm,
+                        part, near, looked, counted, base=base, arm=arm, null_arm=null_arm,
                         stage=stage, scope=label, same=(same or {}).get(arm, ()), **options,
                     )  # fmt: skip
                     rows.append(found.row() | _expected(found, (expects or {}).get(arm, {})))
