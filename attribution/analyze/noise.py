@@ -8,7 +8,8 @@ Misuse: blocks of one recording share its card and its hour; several recordings 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,13 @@ class Blocks:
     def slowed(self, log_ratio: Any) -> Blocks:
         """The same with the arm slower by so much in every round."""
         return Blocks(self.ratios + np.asarray(log_ratio), self.tick)
+
+
+def each_once(recordings: Sequence[Recording]) -> None:
+    """Raises InputError for a recording that is there twice, under whatever name: its blocks would count twice."""
+    for one, other in itertools.combinations(recordings, 2):
+        if one.manifest == other.manifest:
+            raise InputError(f"{other.path} is {one.path} again: its blocks would be counted twice; name it once")
 
 
 def log_ratios(
@@ -129,7 +137,7 @@ def noise(
 
     `rounds` of a block (default: `block_rounds`); `planted`: see planted_effect.  Columns: blocks, called, slower (estimates
     above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together), and called_at_third,
-    called once a third of each block's own detectable effect is added.  `at_one_clock`: see equal_clock.py.  Raises InputError.
+    called once the effect is a third of each block's own detectable one.  `at_one_clock`: see equal_clock.py.  Raises InputError.
     """
     times = recording.table("times")
     if at_one_clock:
@@ -176,5 +184,5 @@ def _question(
                 "blocks": len(found.ratios), "called": found.called(), "slower": int((found.ratios.mean(axis=1) > 0).sum()),
                 "effect": effect, "holding": found.holding(effect), "detectable": float(np.expm1(np.nanmedian(each))),
                 "detectable_all": float(np.expm1(stats.detectable_effect(ratios)[0])),
-                "called_at_third": found.slowed(each[:, None] / 3).called(),
+                "called_at_third": found.slowed(each[:, None] / 3 - np.log1p(effect)).called(),
             }  # fmt: skip

@@ -36,7 +36,7 @@ ORDER_HEADS = {
     "p_value": "p, all levels",
 }
 MEANING = """rounds of a block; blocks called faster or slower; estimates above 0; 95 % intervals that hold the effect;
-detectable effect of a block and of all rounds; blocks called when a third of what is detectable in them is added"""
+detectable effect of a block and of all rounds; blocks called when the effect is a third of what is detectable in them"""
 
 
 def noise(
@@ -62,11 +62,11 @@ def noise(
     from attribution.analyze import noise as blocks
     from attribution.analyze.carry_over import carry_over
 
-    effects = [carry_over(open_named(path)).assign(recording=path.name) for path in paths] if order else []
+    recordings = [open_named(path) for path in paths]
+    blocks.each_once(recordings)
+    effects = [carry_over(one).assign(recording=one.path.name) for one in recordings] if order else []
     placed = [row for frame in effects for row in records(frame)]
-    found = pd.concat(
-        [blocks.noise(open_named(path), arm, rounds, planted, equal_clock) for path in paths], ignore_index=True
-    )
+    found = pd.concat([blocks.noise(one, arm, rounds, planted, equal_clock) for one in recordings], ignore_index=True)
     total, called = int(found["blocks"].sum()), int(found["called"].sum())
     if json:
         print_json({"scopes": records(found), "blocks": total, "called": called, "order": placed})

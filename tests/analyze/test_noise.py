@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,22 @@ def test_what_was_not_planted_or_measured_is_a_sentence() -> None:
 def test_what_says_nothing_about_noise_is_refused(attr: Any, name: str, arguments: list[str], reason: str) -> None:
     done = attr("noise", name, *arguments)
     assert (done.code, reason in done.err) == (2, True), done.err
+
+
+def test_a_recording_that_is_named_twice_is_not_counted_twice(attr: Any, tmp_path: Path) -> None:
+    shutil.copytree(TRACES / PLANTED, tmp_path / "copy")
+    for again in (PLANTED, tmp_path / "copy"):
+        done = attr("noise", PLANTED, OTHER_CARD, again)
+        assert (done.code, "its blocks would be counted twice" in done.err) == (2, True), done.err
+
+
+def test_a_planted_effect_is_scaled_to_a_third_of_what_is_detectable() -> None:
+    """Adding a third to an arm that is slow already would count the planted effect as well."""
+    recording = open_recording(TRACES / PLANTED)
+    (row,) = noise(recording, "planted", 6, "PLANT").to_dict("records")
+    assert row["called_at_third"] <= 3
+    (plain,) = noise(recording, "planted", 6).to_dict("records")
+    assert plain["called_at_third"] > row["called_at_third"]
 
 
 def test_a_recording_without_times_has_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
