@@ -23,7 +23,6 @@ from attribution.measure.runs import run_facts
 from attribution.measure.scopes import Skip
 from attribution.measure.worker import LOG, MACHINE, PROFILED
 from attribution.partial import Partial
-from attribution.plan import NULL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +62,7 @@ class Beside:
             for point in self.points
             for question in point.plan.questions
             for arm in question.arms
-            if arm.name != NULL
+            if self.options.profiles(arm.name)
         }
         for point, question, arm in sorted(there - set(self.refused)):
             facts = {"point": point, "question": question, "arm": arm, "build": "", "inputs": "", "checks": []}

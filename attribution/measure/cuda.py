@@ -148,8 +148,6 @@ class CudaMachine:
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
         """The arm's `copies` on the case's inputs, with their graphs; made once."""
-        import torch
-
         key = arm.name, json_text(arm.flags)
         if key not in self._prepared:
             mine = self.copies(arm, case.inputs)
@@ -157,10 +155,6 @@ class CudaMachine:
                 for one in mine:
                     for stage in self._graph_stages(one):
                         one.graph(stage)
-                # A capture gives cached memory back, which the card then clears in the background: the first replays
-                # behind it were 15 % slower (memory-bound kernel, all ten samples of the first batch, no other).
-                torch.cuda.synchronize()
-                time.sleep(SETTLE_S)
             self._prepared[key] = mine
             self._static[key] = facts.static(mine[0], arm)
             self._took_ns[key] = timing.call_times_ns(mine[0].run, self.stamps, 1)[0]
@@ -181,10 +175,17 @@ class CudaMachine:
         return max(fit, most) if self.options.cache == "cold" else fit
 
     def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[Measured]:
+        import torch
+
         known, sets = len(self._prepared), []
         for i, arm in enumerate(arms):
             began(i)
             sets.append(self._copies(arm, case))
+        if len(self._prepared) > known and "graph" in self.options.scopes:
+            # A capture gives cached memory back, which the card then clears in the background: the first replays behind it were
+            # 15 % slower (memory-bound kernel, all ten samples of the first batch, no other).
+            torch.cuda.synchronize()
+            time.sleep(SETTLE_S)
         samples = self._samples(arms, sets)
         if self.options.cache == "cold":
             for copies in sets:

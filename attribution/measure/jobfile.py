@@ -15,9 +15,14 @@ from typing import Any
 from attribution.errors import DataError
 from attribution.measure import stopping
 from attribution.measure.points import Files
+from attribution.plan import NULL
 
 Key = tuple[int, str, str]
 """(number of the point, question, arm)."""
+
+
+TUPLES = ("scopes", "stages", "profiled_stages", "profiled_arms")
+"""Fields of `Options` that JSON turns into lists."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,16 @@ class Options:
     timeout_s: float = 120.0
     keep_s: float = 2.0
     stages: tuple[str, ...] = ("main", "operator")
-    """What scope graph replays and ncu profiles; `operator` is all of them."""
+    """What scope graph replays, and ncu profiles where `profiled_stages` does not say; `operator` is all of them."""
+    profiled_stages: tuple[str, ...] = ()
+    profiled_arms: tuple[str, ...] = ()
+    """What ncu and cupti profile; none named is all of them."""
     rest: float = 1.0
     """Rest of the card after each arm's turn, as a multiple of the turn's work: at most half of any 50 ms is then work."""
+
+    def profiles(self, arm: str) -> bool:
+        """Whether a profiler is to run this arm; the null arm is the base again, and would say nothing new."""
+        return arm != NULL and arm in (self.profiled_arms or (arm,))
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Order:
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
             options = raw.pop("options")
-            options |= {name: tuple(options[name]) for name in ("scopes", "stages")}
+            options |= {name: tuple(options[name]) for name in TUPLES}
             rule, alone = raw.pop("rule"), raw.pop("alone")
             return cls(
                 plans=tuple(raw.pop("plans")),

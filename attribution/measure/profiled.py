@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attribution.launch import Launch
 from attribution.measure import cupti, ncu
 from attribution.measure.context import guarded
-from attribution.plan import NULL, Plan
+from attribution.plan import Plan
 
 if TYPE_CHECKING:
     from attribution.measure.cuda import CudaMachine
@@ -30,15 +30,22 @@ BASE_TURNS = 3
 
 
 def _arms(
-    machine: CudaMachine, plan: Plan, refused: Collection[Arm], tell: Tell, mode: str, base_turns: int = 1
+    machine: CudaMachine,
+    plan: Plan,
+    refused: Collection[Arm],
+    options: Options,
+    tell: Tell,
+    mode: str,
+    base_turns: int = 1,
 ) -> Iterator[tuple[int, list[Prepared], dict[str, Any]]]:
-    """(number, copies that ran once, facts) of every arm but the null arms and those that were refused; bases `base_turns` times.
+    """(number, copies that ran once, facts) of every arm that is to be profiled and was not refused; bases `base_turns` times.
 
     The first copy is what is profiled, the others are there where the cache is to be cold: running them evicts it.
     Checks of its output are added to the facts behind each turn.
     """
     case = machine.case(plan.seed)
-    arms = [(q.base, a) for q in plan.questions for a in q.arms if a.name != NULL and (q.base, a.name) not in refused]
+    arms = [(q.base, a) for q in plan.questions for a in q.arms if options.profiles(a.name)]
+    arms = [(question, arm) for question, arm in arms if (question, arm.name) not in refused]
     turns = [(0, *pair) for pair in arms]
     turns += [(turn, q, a) for turn in range(1, base_turns) for q, a in arms if a.name == q]
     for number, (turn, question, arm) in enumerate(turns):
@@ -73,10 +80,10 @@ def under_ncu(
     import torch
 
     made = []
-    for number, (prepared, *others), facts in _arms(machine, plan, refused, tell, "ncu", BASE_TURNS):
+    for number, (prepared, *others), facts in _arms(machine, plan, refused, options, tell, "ncu", BASE_TURNS):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
-            if not {"operator", step.stage} & set(options.stages):
+            if not {"operator", step.stage} & set(options.profiled_stages or options.stages):
                 prepared.run_step(place)
                 continue
             _evict(others)
@@ -101,7 +108,7 @@ def under_cupti(
     from torch.profiler import ProfilerActivity, profile, record_function
 
     made = []
-    for _, (prepared, *others), facts in _arms(machine, plan, refused, tell, "cupti"):
+    for _, (prepared, *others), facts in _arms(machine, plan, refused, options, tell, "cupti"):
         steps = prepared.operator.steps
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
             for sample in range(options.samples):

@@ -41,15 +41,17 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def profile(log: list[str], folder: Path, stages: tuple[str, ...], copies: int = 1) -> list[dict[str, Any]]:
+def profile(
+    log: list[str], folder: Path, stages: tuple[str, ...], copies: int = 1, options: Options | None = None
+) -> list[dict[str, Any]]:
     """The steps that the worker says it launched for the base's first turn."""
     case = SimpleNamespace(inputs={}, hash="i", check=lambda arm, output: [])
     machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b")
     machine.copies = lambda arm, inputs: [Prepared(log) for _ in range(copies)]
     base = Arm("full", "full", {}, {})
     plan = Plan("k", {"n": 1}, "normal", 1, 2, 0, (Question("full", (base, Arm("null", "full", {}, {}))),))
-    options = Options(scopes=("ncu",), stages=stages)
-    arms = profiled.under_ncu(machine, plan, (), options, folder, lambda *_, **__: None, 0)
+    asked = options or Options(scopes=("ncu",), stages=stages)
+    arms = profiled.under_ncu(machine, plan, (), asked, folder, lambda *_, **__: None, 0)
     return list(arms[0]["steps"])
 
 
@@ -72,6 +74,15 @@ def test_only_the_stages_that_were_asked_for_are_profiled_and_the_others_still_r
     first = log[: log.index("run", 1)]  # the base has more turns
     inner = "[attr arm=0 step=1 stage=main"
     assert first == ["run", "poison", "prepare_kernel", "[attr", inner, "main_kernel", "]", "]", "merge_kernel"]
+
+
+def test_stages_and_arms_of_a_profiler_can_be_fewer_than_those_that_are_timed(log: list[str], tmp_path: Path) -> None:
+    named = Options(scopes=("graph", "ncu"), profiled_stages=("merge",), profiled_arms=("full", "serial"))
+    assert [s["stage"] for s in profile(log, tmp_path, ("main", "operator"), options=named)] == ["merge"]
+    assert [arm for arm in ("full", "null", "serial", "split") if named.profiles(arm)] == ["full", "serial"]
+    assert [arm for arm in ("full", "null", "split") if Options().profiles(arm)] == ["full", "split"]
+    with pytest.raises(IndexError):  # nobody is left
+        profile(log, tmp_path, ("operator",), options=Options(profiled_arms=("split",)))
 
 
 def test_a_cold_cache_is_made_cold_before_every_step(log: list[str], tmp_path: Path) -> None:
