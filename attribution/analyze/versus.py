@@ -70,7 +70,10 @@ def _runs(recording: Recording, arm: str) -> pd.DataFrame:
 
 
 def counted(recording: Recording, arm: str, stage: str = "main") -> dict[str, float]:
-    """QUANTITIES of an arm, mean over its profiled runs; NaN where a counter is absent.  Raises InputError."""
+    """QUANTITIES of an arm, mean over its profiled runs; NaN where a counter is absent.  Raises InputError.
+
+    A share above 1 is not known either: its two counters are of replay passes that saw unlike traffic.
+    """
     counters = recording.table("counters")
     mine = counters[
         counters["run"].isin(_runs(recording, arm)["run"])
@@ -84,10 +87,11 @@ def counted(recording: Recording, arm: str, stage: str = "main") -> dict[str, fl
     if {"q", "n"} <= set(shape):
         per_run[PAIRS] = float(causal_pairs(int(shape["q"]), int(shape["n"])))
     out = {}
-    for name, (parts, under, factor, _) in QUANTITIES.items():
+    for name, (parts, under, factor, unit) in QUANTITIES.items():
         above = sum(float(per_run.get(part, math.nan)) for part in parts)
         below = float(per_run.get(under, math.nan))
-        out[name] = factor * above / below if below else math.nan
+        value = factor * above / below if below else math.nan
+        out[name] = math.nan if unit == "share" and value > 1 else value
     return out
 
 

@@ -62,6 +62,14 @@ def test_what_was_not_counted_is_unknown_and_not_zero(recording: Recording) -> N
     assert all(math.isnan(v) for name, v in found.items() if name != "thread instructions a pair")
 
 
+def test_a_share_above_one_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: more hits than sectors, as two replay passes of one launch can count them (seen: 129 %)."""
+    monkeypatch.setitem(COUNTED["full"], "l2_sectors_hit", 129.0)
+    found = versus.counted(recorded(tmp_path / "above"), "full")
+    assert math.isnan(found["L2 hit rate"])
+    assert found["L2 traffic"] == pytest.approx(3.2e9)
+
+
 def test_times_are_those_of_the_arm_with_their_interval(recording: Recording) -> None:
     (row,) = versus.side_by_side(recording, ["score_only"], None)
     assert row["main_ns"] == pytest.approx(planted_gpu.TIMES["score_only"], rel=0.01)
