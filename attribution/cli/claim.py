@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +50,7 @@ def claim(
         print_json({"claims": rows, **counts})
         return
     if overturned:
-        print_rows(_overturned(rows), OVERTURNED)
+        print_rows(_overturned(rows, records(found)), OVERTURNED)
     else:
         _print(rows)
     told = ", ".join(f"{word} {n}" for word, n in counts.items())
@@ -66,15 +67,41 @@ def _print(rows: list[dict[str, Any]]) -> None:
         print(harmless("    " + _checked(row["checks"])))
 
 
-def _overturned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line for each expectation, with every scope that refuted it."""
-    lines: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in map(_shown, rows):
-        key = tuple(row[k] for k in ("recording", "question", "arm", "quantity", "shape", "distribution"))
-        line = lines.setdefault(key, {**row, "scope": [], "measured": []})
-        line["scope"].append(row["scope"])
-        line["measured"].append(row["measured"])
-    return [{**line, **{k: "\n".join(line[k]) for k in ("scope", "measured")}} for line in lines.values()]
+def _overturned(rows: list[dict[str, Any]], every: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line for each expectation, with every scope that refuted it; of a sweep the point that is farthest off."""
+    lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(_asked(row), []).append(row)
+    asked: dict[tuple[str, ...], set[str]] = {}
+    for row in every:
+        asked.setdefault(_asked(row), set()).add(_point(row))
+    return [_line(refuted, len(asked[key])) for key, refuted in lines.items()]
+
+
+def _asked(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("recording", "question", "arm", "quantity"))
+
+
+def _point(row: Mapping[str, Any]) -> str:
+    return f"{row['distribution']}, {row['shape']}"
+
+
+def _line(refuted: list[dict[str, Any]], points: int) -> dict[str, Any]:
+    """The line of one expectation that was asked at so many points."""
+    worst = max(refuted, key=_off)
+    shown = [_shown(row) for row in refuted if _point(row) == _point(worst)]
+    line = {**shown[0], "scope": "\n".join(row["scope"] for row in shown)}
+    line["measured"] = "\n".join(row["measured"] for row in shown)
+    if points > 1:
+        there = len({_point(row) for row in refuted})
+        line["measured"] += f"\n{there} of {points} points, this one\nfarthest off: {_point(worst)}"
+    return line
+
+
+def _off(row: Mapping[str, Any]) -> float:
+    """How far a value lies outside of what was expected, as a share of the end that it passed."""
+    low, high = row["expected_low"], row["expected_high"]
+    return float(max(row["value"] / high - 1 if high > 0 else 0.0, 1 - row["value"] / low if low > 0 else 0.0))
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -67,3 +67,19 @@ def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path:
     assert (done.code, "is not a recording" in done.err) == (2, True)
     done = attr("claim", "--traces", tmp_path)
     assert (done.code, "holds no measured recording" in done.err) == (2, True)
+
+
+def test_points_of_a_sweep_are_one_line_with_the_farthest() -> None:
+    from attribution.cli.claim import _overturned
+
+    row = {
+        "recording": "sweep", "question": "base", "arm": "a", "quantity": "time_ratio", "distribution": "normal", "scope": "event/x",
+        "expected_low": 0.5, "expected_high": 1.0, "low": 0.0, "high": 9.0, "pairs": 8, "asks": "?",
+    }  # fmt: skip
+    every = [{**row, "shape": f"n={n}", "value": value} for n, value in ((1, 1.2), (2, 0.1), (3, 0.7), (4, 1.5))]
+    (line,) = _overturned([r for r in every if not 0.5 <= r["value"] <= 1], every)
+    assert line["measured"].splitlines() == [
+        "0.1000 [0.0000, 9.0000]", "3 of 4 points, this one", "farthest off: normal, n=2",
+    ]  # fmt: skip
+    (single,) = _overturned(every[:1], every[:1])
+    assert single["measured"] == "1.2000 [0.0000, 9.0000]"
