@@ -27,8 +27,9 @@ from attribution.measure.runs import planned_runs
 from attribution.plan import Overrides, Plan, json_text, plan
 
 RUNGS = ("load_only", "math_only", "score_only", "filter_only", "select_only")
+SERIAL = ("serial", "serial_filter_only")
 MECHANISMS = (
-    "serial", "serial_filter_only", "scan_reserved", "shared", "split", "no_spill", "block_q_1", "block_q_2", "two_stages",
+    "serial", "scan_reserved", "shared", "split", "no_spill", "block_q_1", "block_q_2", "two_stages",
     "ctas_264", "packed", "unfused", "unfused_topk",
 )  # fmt: skip
 VERSIONS = ("version_serial", "version_overlapped", "version_counts", "version_spill", "version_final")
@@ -41,7 +42,10 @@ SMS = 132
 
 @dataclass(frozen=True)
 class Asked:
-    """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured."""
+    """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured.
+
+    `profiled`: arms whose main kernel Nsight Compute counts; empty: all.
+    """
 
     variants: tuple[str, ...]
     shapes: tuple[Mapping[str, int], ...]
@@ -50,6 +54,7 @@ class Asked:
     traced_rounds: int = 2
     samples: int = 4
     scopes: tuple[str, ...] = ("event",)
+    profiled: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ("normal",)
 
     def pilot(self) -> Asked:
@@ -68,7 +73,14 @@ class Asked:
         ]
 
     def options(self) -> Options:
-        return Options(scopes=self.scopes, samples=self.samples, traced_rounds=self.traced_rounds, timeout_s=60.0)
+        return Options(
+            scopes=self.scopes,
+            samples=self.samples,
+            traced_rounds=self.traced_rounds,
+            timeout_s=60.0,
+            profiled_stages=("main",),
+            profiled_arms=self.profiled,
+        )
 
 
 def _prefix(variant: str) -> str:
@@ -77,13 +89,15 @@ def _prefix(variant: str) -> str:
 
 
 RECORDINGS = {
-    "ledger": Asked(RUNGS, (LONG,), traced_rounds=4, scopes=("event", "ncu")),
-    "rows": Asked(("score_only", "ctas_*"), (LONG,), ROWS, rounds=8),
+    "ledger": Asked((*RUNGS, *SERIAL), (LONG,), traced_rounds=4, scopes=("event", "ncu")),
+    "rows": Asked(("score_only", "ctas_*"), (LONG,), ROWS, rounds=10),
+    "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0),
     "slack": Asked(
-        ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"), ({"q": 4096, "n": 32768},), rounds=8
+        ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"),
+        ({"q": 4096, "n": 32768},),
+        rounds=8,
+        traced_rounds=1,
     ),
-    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu")),
-    "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0, scopes=("event", "ncu")),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
         ({"q": 512, "n": 32768},),
@@ -95,13 +109,15 @@ RECORDINGS = {
         (*RUNGS, *MECHANISMS),
         (
             *({"q": 4096, "n": n} for n in (8192, 32768, 131072)),
-            *({"q": q, "n": 131072} for q in (2048, 512, 64)),
+            *({"q": q, "n": 131072} for q in (64, 512, 2048)),
         ),
-        rounds=4,
+        rounds=3,
         traced_rounds=1,
-        scopes=("event", "graph"),
+        scopes=("event", "graph", "ncu"),
+        profiled=("full", "math_only", "serial", "block_q_1", "block_q_2"),
     ),
-}  # fmt: skip
+    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu")),
+}
 
 
 def builds(asked: Iterable[Asked], kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> int:
