@@ -73,7 +73,7 @@ def test_points_of_a_sweep_are_one_line_with_the_farthest() -> None:
     from attribution.cli.claim import _overturned
 
     row = {
-        "recording": "sweep", "question": "base", "arm": "a", "quantity": "time_ratio", "distribution": "normal", "scope": "event/x",
+        "recording": "sweep", "question": "base", "arm": "a", "quantity": "time_ratio", "distribution": "normal", "scope": "event",
         "expected_low": 0.5, "expected_high": 1.0, "low": 0.0, "high": 9.0, "pairs": 8, "asks": "?",
     }  # fmt: skip
     every = [{**row, "shape": f"n={n}", "value": value} for n, value in ((1, 1.2), (2, 0.1), (3, 0.7), (4, 1.5))]
