@@ -13,6 +13,7 @@ from attribution.claim import answers
 from attribution.errors import InputError, MeasureError
 from attribution.order import imbalance
 from attribution.prefill import indexers
+from attribution.prefill import record as record_module
 from attribution.prefill.bench import make_bench
 from attribution.prefill.record import Bench, measure, record, record_all
 from attribution.recording import Recording, open_recording
@@ -124,6 +125,22 @@ def test_what_was_timed_before_something_failed_is_kept(tmp_path: Path) -> None:
         record_all(bench, paths, 1, lambda step, text: None)
     assert [p.name for p in tmp_path.iterdir()] == ["64"]
     open_recording(paths[64]).verify()
+
+
+def test_a_profile_that_is_stopped_loses_no_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = record_module.record
+
+    def stopped(bench: Bench, found: Any, path: Path, *rest: Any, profile: bool = True) -> Recording:
+        if profile and path.name == "64":
+            raise KeyboardInterrupt
+        return whole(bench, found, path, *rest, profile=profile)
+
+    monkeypatch.setattr(record_module, "record", stopped)
+    paths = {n: tmp_path / str(n) for n in (32, 64, 96)}
+    with pytest.raises(KeyboardInterrupt):
+        record_all(make_bench("tiny", 96, None, "cpu", 1), paths, 1, lambda step, text: None)
+    for path in paths.values():
+        open_recording(path).verify()
 
 
 def test_an_indexer_that_goes_wrong_after_it_was_checked_is_void(
