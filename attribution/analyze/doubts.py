@@ -7,6 +7,7 @@ Misuse: a contrast without reasons here can still be too noisy; that is for the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,9 +76,9 @@ def doubts(
             blocked.append(
                 f"{len(lost)} of {len(mine)} runs of {name} failed, first: {lost['reason'].iloc[0] or 'no reason kept'}"
             )
-        marks = samples["flags"].astype(str).str.split(",").explode()
-        for mark, count in marks[marks != ""].value_counts().items():
-            flags.add(str(mark))
+        marks = Counter(mark for text in samples["flags"].tolist() for mark in text.split(",") if mark)
+        for mark, count in marks.most_common():
+            flags.add(mark)
             text = f"{mark}: {count} of {len(samples)} samples of {name}"
             (blocked if mark in BLOCKING else notes).append(text)
         if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():

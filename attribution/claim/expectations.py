@@ -28,6 +28,9 @@ MEASURED = {
 }
 """Quantity that can be expected -> value and 95 % interval among the fields of an answer."""
 
+MISSING = {"rounds-lost", "rounds-missing"}
+"""Flags of a contrast that lacks pairs, or rounds that were planned."""
+
 AT_BEST = "at best undecided: "
 """How a contrast marks the reasons that keep it from a verdict."""
 
@@ -129,8 +132,9 @@ def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("clocks", not limited, "samples were clock-limited" if limited else "no sample was clock-limited")
     yield Check("modes", not answer["modes"], answer["modes"] or "one mode an arm")
     reasons = answer["reasons"].split("; ")
-    short = [r for r in reasons if r.endswith(("rounds have no pair", "planned rounds are there"))]
-    yield Check("rounds", not short, "; ".join(short) or f"{answer['pairs']} pairs")
+    whole = not MISSING & set(answer["flags"].split(","))
+    told = [r for r in reasons if "rounds" in r.split()]
+    yield Check("rounds", whole, f"{answer['pairs']} pairs" if whole else "; ".join(told))
     spoiled = reasons if answer["verdict"] == "void" else [r for r in reasons if r.startswith(AT_BEST)]
     believed = answer["verdict"] != "void" and not answer["blocked"]
     told = "; ".join(dict.fromkeys(r.removeprefix(AT_BEST) for r in spoiled))
