@@ -133,8 +133,8 @@ def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("modes", not answer["modes"], answer["modes"] or "one mode an arm")
     reasons = answer["reasons"].split("; ")
     whole = not MISSING & set(answer["flags"].split(","))
-    told = [r for r in reasons if "rounds" in r.split()]
-    yield Check("rounds", whole, f"{answer['pairs']} pairs" if whole else "; ".join(told))
+    lacking = [r for r in reasons if "rounds" in r.split()]
+    yield Check("rounds", whole, f"{answer['pairs']} pairs" if whole else "; ".join(lacking))
     spoiled = reasons if answer["verdict"] == "void" else [r for r in reasons if r.startswith(AT_BEST)]
     believed = answer["verdict"] != "void" and not answer["blocked"]
     told = "; ".join(dict.fromkeys(r.removeprefix(AT_BEST) for r in spoiled))
