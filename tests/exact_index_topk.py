@@ -165,7 +165,8 @@ def solve(
     before = {n: t.view(torch.uint8).clone() for n, t in inputs.items()}
     more = {} if z is None else {"z": z}
     made, ready = mine.operator(inputs, knobs, output=guard[1:-1], **more)
-    ready.poison()  # what another run left there
+    ready.poison()
+    made.scratch.candidates.zero_()  # memory comes back from the run before, where what is missing now was right
     ready.run()
     own, repaired = (stored(root, inputs, i) for i in scorers(flags))
     want = torch.where((made.status != 0)[:, None], repaired, own)

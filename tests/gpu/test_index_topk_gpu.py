@@ -38,13 +38,14 @@ FLAGS: list[dict[str, Any]] = [
     *({**d, "REDUCE_MATH": "f32"} for d in DELAYS),
 ]  # fmt: skip
 RANDOM = [{}, {"K": 512}, {"BLOCK_Q": 1, "KV_STAGES": 4}, SHARED, {"REDUCE_MATH": "f32"}, {"SCHEDULE": "rows"}]
+OVERFLOWING = [{"SPILL": False}, {}, SPLIT, {**SHARED, "SPILL": False, "SEGMENT_CAPACITY": 2048}]
 CASES = 150
 UNDERFLOW, SEGMENT, NOT_FINITE = 1, 2, 4
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(root: Path) -> None:
-    exact.compile_all(root, [*FLAGS, *RANDOM])
+    exact.compile_all(root, [*FLAGS, *RANDOM, *OVERFLOWING])
 
 
 def reasons(solved: exact.Solved) -> set[int]:
@@ -125,9 +126,7 @@ def test_underflow_is_repaired(root: Path, seed: int) -> None:
     assert solved.wrong == []
 
 
-@pytest.mark.parametrize(
-    "flags", [{"SPILL": False}, {}, {**SPLIT}, {**SHARED, "SPILL": False, "SEGMENT_CAPACITY": 2048}], ids=str
-)
+@pytest.mark.parametrize("flags", OVERFLOWING, ids=str)
 def test_overflow_of_segment_spill_and_row_is_repaired(root: Path, flags: dict[str, Any]) -> None:
     """A segment without spill; a segment and its spill; a half segment and its spill; the row's only list."""
     solved = exact.solve(root, exact.hot_warp(exact.normal(16, 32768, 21)), {"ctas": 1}, **flags)
