@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 from attribution.show.cells import harmless
@@ -45,6 +45,7 @@ def explain(
         list[int] | None,
         typer.Option("--launch", help="Launch of ingested files; given twice, base and then the other."),
     ] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Split the change of a ratio into numerator and denominator, or executed instructions into source regions.
@@ -52,7 +53,7 @@ def explain(
     Ratios are ratios of sums. Counters of different passes on a data-dependent kernel are refused.
     """
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     if regions or region:
         _regions(recording, metric, region or [], kernel_name, launch or [], json)
         return

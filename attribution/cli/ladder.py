@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.show.cells import interval_ms
 from attribution.tables import records
@@ -20,6 +20,7 @@ def ladder(
     ] = None,
     stage: Annotated[str, typer.Option("--stage", help="Stage that is compared.")] = "main",
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show the cumulative rungs below a base: what each adds, paired round by round, and the interactions.
@@ -31,7 +32,7 @@ def ladder(
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     top = check_known(recording, base)
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])

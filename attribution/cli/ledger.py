@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.show.cells import interval_ms, interval_share
 from attribution.tables import records
@@ -34,6 +34,7 @@ def ledger(
         float | None, typer.Option("--flop-per-cycle", min=0, help="Peak matrix FLOP per cycle and SM.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the waterfall into this .svg or .png file.")] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Close the account of a recording: operator = stages + gaps, main = floor + ladder + remainder.
@@ -44,7 +45,7 @@ def ledger(
     from attribution.analyze.interventions import check_known
     from attribution.claim import scope_sentence
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     top = check_known(recording, base)
     peak = Peak(_or_nan(practical_tflops, 1e12), _or_nan(spec_tflops, 1e12), _or_nan(flop_per_cycle, 1.0))
     found = book(recording, top, scope, peak)

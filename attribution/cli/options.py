@@ -29,6 +29,9 @@ Root = Annotated[
     typer.Option("--root", help="Take kernels/ and variants/ from this folder instead of the shipped ones."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the same rows as JSON.")]
+Point = Annotated[
+    str | None, typer.Option("--point", help="Of a sweep: the shape or distribution, as `attr show` names it.")
+]
 Traces = Annotated[
     Path | None,
     typer.Option("--traces", help="Folder of recordings; the shipped ones when not given."),
@@ -61,6 +64,13 @@ def open_named(path: Path, traces: Path | None = None) -> Recording:
         patience.start()
     named = traces_folder(traces) / path
     return open_recording(named if not path.exists() and len(path.parts) == 1 and named.is_dir() else path)
+
+
+def open_point(path: Path, point: str | None) -> Recording:
+    """As `open_named`, of a sweep one point.  Raises InputError, DataError."""
+    from attribution.analyze.point import at
+
+    return at(open_named(path), point)
 
 
 def traces_folder(traces: Path | None) -> Path:

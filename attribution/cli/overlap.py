@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 from attribution.tables import records
@@ -19,13 +19,14 @@ def overlap(
     run: Annotated[
         int | None, typer.Option("--run", min=0, help="Run; the arm's first traced one when not given.")
     ] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show per role: processing, waiting for whom, hidden, exposed, fill and drain; and the critical path of the last SM."""
     from attribution.analyze import critical, lastsm, steady
     from attribution.analyze.traced import traced
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     trace = traced(recording, arm, run)
     if trace is None:
         raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.errors import InputError
@@ -26,18 +26,21 @@ def roofline(
         float | None,
         typer.Option("--practical-tflops", min=0, help="Measured ceiling, where a recording holds none."),
     ] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show every arm that computes everything: rate, shares of the ceilings, intensities, and the step from the arm before.
 
     Only (query, key) pairs inside the causal bounds count.
     """
+    from attribution.analyze import point as points
     from attribution.analyze.interventions import check_known
     from attribution.analyze.ledger import practical_ceiling
     from attribution.analyze.versions import versions
     from attribution.claim import scope_sentence
 
-    opened = [open_named(path) for path in paths]
+    named = [open_named(path) for path in paths]
+    opened = [points.at(one, name) for one in named for name in ([point] if point else points.names(one))]
     if practical_tflops is not None:
         if not 0 < practical_tflops <= MOST_TFLOPS:
             raise InputError(f"--practical-tflops {practical_tflops:g}: allowed is above 0 and up to {MOST_TFLOPS:g}")
@@ -55,7 +58,7 @@ def roofline(
         print_json(rows)
         return
     print(f"Versions, stage {stage}, {', '.join(dict.fromkeys(r['scope'] for r in rows))}\n")
-    heads = {"recording": "recording"} if len(opened) > 1 else {}
+    heads = {"recording": "recording"} if len(named) > 1 else {}
     heads |= {"arm": "version", "shape": "shape", "block_q": "rows a batch", "ms": "ms", "rate": "TFLOPS [95 %]"}
     heads |= {"practical": "of practical", "spec": "of data sheet", "l2": "FLOP/B of L2", "dram": "FLOP/B of DRAM"}
     print_rows([_shown(r) for r in rows], {**heads, "executed": "executed / useful", "step": "time / row above [95 %]"})

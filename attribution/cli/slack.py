@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -29,6 +29,7 @@ def slack(
         str | None, typer.Option("--test-arm", help="Arm in which the role is faster or slower: tests the prediction.")
     ] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Fit the whole's time over the injected delay: knee = slack of the role, slope = how critical it is beyond."""
@@ -38,7 +39,7 @@ def slack(
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     top = check_known(recording, base)
     label = choose_scope(recording.table("times"), scope)
     found = sweep(recording, top, role, scope=label, items=items)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import DataError
 from attribution.tables import records
@@ -23,6 +23,7 @@ def tails(
         list[str] | None, typer.Option("--intervention", help="Arm to fit the law on; may be repeated.")
     ] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show who finishes last, and test T = a + b x rows on the busiest SM against its rivals on held-out interventions.
@@ -35,7 +36,7 @@ def tails(
     from attribution.analyze.traced import traced, traced_runs
     from attribution.claim import scope_sentence
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     top = moved.check_known(recording, base)
     trace = traced(recording, arm or top) if arm or len(traced_runs(recording, top, top)) else None
     sms = trace.sm_rows() if trace else []

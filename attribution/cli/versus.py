@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 from attribution.show.cells import DASH, interval_ms, interval_share, text
@@ -21,6 +21,7 @@ def versus(
     ] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw into this .svg or .png file.")] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show arms side by side: times, ladders, and what the profiler counted of them.
@@ -32,7 +33,7 @@ def versus(
     from attribution.claim import scope_sentence
     from attribution.show.versus import draw, ladders
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     if len(set(arms)) != len(arms):
         raise InputError(f"arms {', '.join(arms)}: each may be named once")
     sides = side_by_side(recording, arms, label := choose_scope(recording.table("times"), scope))
