@@ -36,9 +36,10 @@ def measured(
     traced: int = 0,
     scopes: tuple[str, ...] = ("event", "graph"),
     keep_s: float = 0.0,
+    cache: str = "warm",
 ) -> Recording:
     monkeypatch.setenv("FAKE", fault)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    options = Options(scopes=scopes, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
+    options = Options(scopes=scopes, cache=cache, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
     asked = planned(hello, variants, rounds)
     return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)

@@ -8,6 +8,7 @@ Misuse: their round is the turn of the profiler and their position that of the a
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError, MeasureError
-from attribution.measure import ncu, reading
+from attribution.measure import cold, ncu, reading
 from attribution.measure.jobfile import Key, Options
 from attribution.measure.points import Point, all_runs
 from attribution.measure.process import Ended
@@ -99,7 +100,10 @@ class Beside:
         if not file.is_file():
             raise MeasureError(ncu.explain((self.partial.folder / LOG).read_text(encoding="utf-8", errors="replace")))
         for arm, number, tables in reading.apart(file, self._json(PROFILED), metrics, self._next(), cache):
-            self._keep(arm, number, tables)
+            reason = ""
+            if cache == "cold" and arm["least_bytes"]:
+                reason = _not_cold(arm, tables)
+            self._keep(arm, number, tables, reason)
 
     def _json(self, name: str) -> Any:
         return json.loads((self.partial.folder / name).read_text(encoding="utf-8"))
@@ -132,3 +136,15 @@ class Beside:
         kept = self.partial.path.with_name(f"{self.partial.path.name}.ncu-rep")
         shutil.copyfile(file, kept)
         return f"; the report is kept as {kept.name}: `attr ingest` reads it"
+
+
+def _not_cold(arm: Mapping[str, Any], tables: dict[str, pd.DataFrame]) -> str:
+    """Add to the tables whether the counters agree that this was cold; the reason when they do not."""
+    import pandas as pd
+
+    counters = tables["counters"].groupby("metric")["value"].sum(min_count=1)
+    read, passes = (float(counters.get(name, math.nan)) for name in ("dram_read_bytes", "passes"))
+    passed, seen = cold.check_missed(read, passes / tables["counters"]["launch"].nunique(), arm["least_bytes"])
+    row = {"run": tables["counters"]["run"].iloc[0], "when": "after", "check": "cold", "passed": passed, "detail": seen}
+    tables["checks"] = pd.concat([tables.get("checks"), pd.DataFrame([row])], ignore_index=True)
+    return "" if passed else f"this was not cold: {seen}"

@@ -1,7 +1,7 @@
 """Whether a measurement that is called cold was cold, and whether a time is possible at all.
 
 In: bytes of one copy of the buffers, how many copies there are and were used, the L2's size.
-Out: the number of copies that a cold protocol needs; MeasureError where one touched too little.
+Out: the number of copies that a cold protocol needs; MeasureError where one touched too little; what the counters say of it.
 Copies that exist but were never visited evict nothing: 13 copies of 4 MB visited 5 times touch
 20 MB, which a 50 MB cache holds whole.
 Misuse: count the bytes that a launch reads and writes, not the bytes that were allocated.
@@ -15,6 +15,9 @@ from attribution.errors import MeasureError
 
 MARGIN = 1.5
 """Bytes between two uses of a copy, in L2 sizes: replacement is not exactly oldest first."""
+
+MISSED = 0.9
+"""Share of what must come from memory that has to be counted there: a few lines may be left from before."""
 
 
 def copies_for(copy_bytes: int, l2_bytes: int) -> int:
@@ -38,6 +41,16 @@ def check_cold(copy_bytes: int, copies: int, visits: int, l2_bytes: int) -> int:
             f"rotate over {copies_for(copy_bytes, l2_bytes)} copies and visit them all"
         )
     return touched
+
+
+def check_missed(read_bytes: float, passes: float, least_bytes: float) -> tuple[bool, str]:
+    """Whether a launch that is called cold read what it must from memory, and what was seen, in words.
+
+    `read_bytes` and `passes` as Nsight Compute counted them (NaN: not counted), `least_bytes` what must come from memory.
+    """
+    seen = f"{read_bytes / 1e6:.3g} MB came from memory, {least_bytes / 1e6:.3g} MB must; {passes:.0f} passes"
+    # From the second pass on the launch finds what the first one left.
+    return passes == 1 and read_bytes >= MISSED * least_bytes, seen
 
 
 def check_rate(moved_bytes: int, time_ns: float, peak_bytes_per_s: float) -> float:

@@ -46,8 +46,10 @@ METRICS: Mapping[str, str] = {
 `METRIC[INSTANCE]` is one instance of a metric, such as the executed instructions of one opcode.
 """
 
-COLD = ("l2_sectors", "l2_sectors_hit")
+COLD = ("l2_sectors", "l2_sectors_hit", "dram_read_bytes")
 """What is counted of a launch whose cache was cold: one pass, since from the second one on the cache is warm."""
+PASSES = "profiler__replayer_passes"
+"""How often a launch was replayed; in every report, and not to be asked for."""
 
 PERMISSION = (
     "ncu may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or let the driver allow everybody: "

@@ -112,9 +112,10 @@ def _how(code: int) -> str:
 
 
 def _last_words(folder: Path) -> str:
-    """The last line that the worker printed, for a reason."""
+    """The last line that the worker or its profiler printed, for a reason; the profiler's last error if it named one."""
     lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f": {lines[-1][:300]}" if lines else ""
+    told = [line for line in lines if line.startswith("==ERROR==")] or lines
+    return f": {told[-1][:300]}" if told else ""
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

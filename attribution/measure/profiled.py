@@ -43,7 +43,7 @@ def _arms(
     The first copy is what is profiled, the others are there where the cache is to be cold: running them evicts it.
     Checks of its output are added to the facts behind each turn.
     """
-    case = machine.case(plan.seed)
+    case, least = machine.case(plan.seed), getattr(machine.module, "moved_bytes", None)
     arms = [(q.base, a) for q in plan.questions for a in q.arms if options.profiles(a.name)]
     arms = [(question, arm) for question, arm in arms if (question, arm.name) not in refused]
     turns = [(0, *pair) for pair in arms]
@@ -60,6 +60,7 @@ def _arms(
             "arm": arm.name,
             "build": machine.build(arm),
             "inputs": case.hash,
+            "least_bytes": least(case.inputs, plan.shape, arm.flags) if least else 0,
         }
         yield number, copies, facts
         facts["checks"] = [[c.name, c.passed, c.detail] for c in case.check(arm, copies[0].operator.output)]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import MeasureError
-from attribution.measure.ncu import RANGE, Expected, Seen, match
+from attribution.measure.ncu import PASSES, RANGE, Expected, Seen, match
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,45 +106,56 @@ def frames(
         counters = pd.DataFrame(rows, columns=["stage", "kernel_name", "launch", *COLUMNS])
         looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
         tables = {
-            "counters": counters.assign(scope="ncu", pass_group=-1, source="ncu kernel-replay cache=none clock=none"),
+            "counters": counters.assign(scope="ncu", source="ncu kernel-replay cache=none clock=none"),
             "times": _times(mine).assign(cache=cache),
             "checks": pd.DataFrame(looked),
         }
         yield arm, run, {name: frame.assign(run=run) for name, frame in tables.items() if len(frame)}
 
 
-COLUMNS = ("metric", "instance", "unit", "state", "value")
+COLUMNS = ("metric", "instance", "unit", "state", "value", "pass_group")
 
 
 def counter_rows(want: Expected, got: Seen, metrics: Mapping[str, str], launch: int) -> Iterator[tuple[Any, ...]]:
-    """Rows of one launch: the rollup of each metric, its instances, and the members of a metric group."""
+    """Rows of one launch: how many passes it took, and each metric.
+
+    Where there was one pass every value is of it, pass 0; among several the report does not say which (-1).
+    """
     head = (want.stage, got.kernel_name, launch)
+    counted = got.action.metric_by_name(PASSES)
+    passes = math.nan if counted is None else float(counted.value())
+    group = 0 if passes == 1 else -1
+    yield (*head, "passes", "", "1", _state(passes), passes, group)
     for meaning, name in metrics.items():
-        name, _, instance = name.removesuffix("]").partition("[")
-        metric = got.action.metric_by_name(name)
-        if metric is None:
-            yield (*head, meaning, "", "", "absent", math.nan)
-            continue
-        if instance:
-            # The metric lists every instance that occurred: one that is not listed is zero, not absent.
-            ids = metric.correlation_ids()
-            occurred = {str(ids.value(i)): float(metric.value(i)) for i in range(metric.num_instances())}
-            value = occurred.get(instance, 0.0)
-            yield (*head, meaning, "", "inst", _state(value), value)
-            continue
-        if name.startswith("group:"):
-            for member in str(metric.value()).split(","):
-                part = got.action.metric_by_name(member)
-                value = math.nan if part is None else float(part.value())
-                yield (*head, meaning, member.rsplit("stalled_", 1)[-1], "warp-sample", _state(value), value)
-            continue
+        for row in _metric(got.action, meaning, name):
+            yield (*head, *row, group)
+
+
+def _metric(action: Any, meaning: str, name: str) -> Iterator[tuple[Any, ...]]:
+    """Metric, instance, unit, state, value: the rollup, then its instances, or the members of a metric group."""
+    name, _, instance = name.removesuffix("]").partition("[")
+    metric = action.metric_by_name(name)
+    if metric is None:
+        yield meaning, "", "", "absent", math.nan
+    elif instance:
+        # The metric lists every instance that occurred: one that is not listed is zero, not absent.
+        ids = metric.correlation_ids()
+        occurred = {str(ids.value(i)): float(metric.value(i)) for i in range(metric.num_instances())}
+        value = occurred.get(instance, 0.0)
+        yield meaning, "", "inst", _state(value), value
+    elif name.startswith("group:"):
+        for member in str(metric.value()).split(","):
+            part = action.metric_by_name(member)
+            value = math.nan if part is None else float(part.value())
+            yield meaning, member.rsplit("stalled_", 1)[-1], "warp-sample", _state(value), value
+    else:
         value, unit = float(metric.value()), str(metric.unit())
-        yield (*head, meaning, "", unit, _state(value), value)
+        yield meaning, "", unit, _state(value), value
         if metric.num_instances() and metric.has_correlation_ids():
             ids = metric.correlation_ids()
             for i in range(metric.num_instances()):
                 each = float(metric.value(i))
-                yield (*head, meaning, str(ids.value(i)), unit or "inst", _state(each), each)
+                yield meaning, str(ids.value(i)), unit or "inst", _state(each), each
 
 
 def _state(value: float) -> str:

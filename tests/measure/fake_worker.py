@@ -118,8 +118,8 @@ def under_ncu(
     arms = []
     for name in ("vector", "scalar")[first : first + 2 // points]:
         step = {"range": name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
-        checks = [["sums", True, "0 rows differ"]]
-        arms.append({"question": "vector", "arm": name, "build": "b", "inputs": "i", "steps": [step], "checks": checks})
+        facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i", "least_bytes": 2**28}
+        arms.append({**facts, "steps": [step], "checks": [["sums", True, "0 rows differ"]]})
     return arms
 
 

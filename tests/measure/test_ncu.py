@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,31 @@ def test_a_real_report_gives_counters_that_obey_arithmetic(launches: list[Seen])
     floats = 1024 * 65536
     assert loads["scalar"] * 32 == floats
     assert loads["vector"] * 32 * 4 == floats
+
+
+class Metric:
+    """One value, as ncu_report gives it."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.unit = lambda: value, lambda: "byte"
+        self.num_instances = lambda: 0
+
+
+def test_a_value_keeps_the_pass_that_it_was_counted_in_where_the_report_tells(launches: list[Seen]) -> None:
+    (_, _, tables), *_ = report.frames(
+        [arm("vector", 0, RANGES[0]), arm("scalar", 1, RANGES[1])], launches, ncu.METRICS, 0
+    )
+    assert tables["counters"].set_index("metric").loc["passes", "value"] == 21
+    assert set(tables["counters"]["pass_group"]) == {-1}
+    want = Expected("r", "k", (1, 1, 1), 0, 0, "main")
+    for passes, group in ((1.0, 0), (2.0, -1)):
+        there = {ncu.PASSES: Metric(passes), "dram__bytes_read.sum": Metric(4.0)}
+        seen = Seen(("r",), "k", (1, 1, 1), SimpleNamespace(metric_by_name=there.get))
+        rows = list(report.counter_rows(want, seen, {"read": "dram__bytes_read.sum", "lost": "no_such"}, 7))
+        head = ("main", "k", 7)
+        assert rows[0] == (*head, "passes", "", "1", "value", passes, group)
+        assert rows[1] == (*head, "read", "", "byte", "value", 4.0, group)
+        assert rows[2][6] == "absent"
 
 
 def test_an_arm_that_was_not_launched_as_it_says_is_refused(launches: list[Seen]) -> None:

@@ -46,7 +46,7 @@ def profile(
 ) -> list[dict[str, Any]]:
     """The steps that the worker says it launched for the base's first turn."""
     case = SimpleNamespace(inputs={}, hash="i", check=lambda arm, output: [])
-    machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b")
+    machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b", module=SimpleNamespace())
     machine.copies = lambda arm, inputs: [Prepared(log) for _ in range(copies)]
     base = Arm("full", "full", {}, {})
     plan = Plan("k", {"n": 1}, "normal", 1, 2, 0, (Question("full", (base, Arm("null", "full", {}, {}))),))

@@ -75,6 +75,17 @@ def test_cold_must_be_cold() -> None:
     assert cold.copies_for(2**31, 60 * 2**20) == 2
 
 
+@pytest.mark.parametrize(
+    ("read_bytes", "passes", "passed"),
+    [(16.8e6, 1, True), (14e6, 1, False), (768.0, 1, False), (16.8e6, 2, False), (math.nan, 1, False)],
+    ids=["cold", "half", "warm", "second pass", "not counted"],
+)
+def test_the_counters_must_agree_that_a_launch_was_cold(read_bytes: float, passes: float, passed: bool) -> None:
+    found, seen = cold.check_missed(read_bytes, passes, 16.8e6)
+    assert found == passed
+    assert "MB came from memory, 16.8 MB must" in seen
+
+
 def test_faster_than_the_memory_is_refused() -> None:
     """3530 GB/s on a chip of 864."""
     with pytest.raises(MeasureError, match="faster than the memory: 3530 GB/s where it can do 864"):
