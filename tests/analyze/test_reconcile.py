@@ -16,6 +16,10 @@ SHARES = pd.read_csv(PUBLISHED / "indexer_share.csv").set_index("input_length")
 TTFT = pd.read_csv(PUBLISHED / "ttft.csv").set_index("input_length")
 
 
+ESTIMATES = {16384: (0.58, 0.39), 32768: (0.73, 0.37), 65536: (0.97, 0.35), 131072: (1.95, 0.31)}
+"""Share times saving, and what that leaves of the measured reduction unexplained, in percent, worked out by hand."""
+
+
 @pytest.mark.parametrize("length", TABLE.index)
 def test_published_estimates_within_rounding(length: int) -> None:
     row, raw, seconds = TABLE.loc[length], SHARES.loc[length], TTFT.loc[length]
@@ -31,7 +35,7 @@ def test_published_estimates_within_rounding(length: int) -> None:
     assert found.estimate_low_pct <= exact <= found.estimate_high_pct
     # The share is of summed kernel time: in every row it promises more than the whole delivered.
     assert found.verdict == "less than estimated"
-    assert found.unexplained_pct == pytest.approx(found.estimate_pct - row["measured_ttft_reduction_pct"])
+    assert (round(found.estimate_pct, 2), round(found.unexplained_pct, 2)) == ESTIMATES[length]
     assert "unlike scopes" in str(found)
 
 

@@ -100,6 +100,9 @@ def test_published_processing_plus_waiting_is_conserved() -> None:
     table = published()
     sums = table.loc["topk_processing_two_rows"] + table.loc["topk_wait_for_ready"]
     assert sums["actual_counts"] == pytest.approx(sums["reserved_capacity"], rel=0.005)
+    # Math waited as little before as after, so nothing that TopK gained could reach the whole through it.
+    waits = table.loc["math_wait_for_free"]
+    assert waits["actual_counts"] == waits["reserved_capacity"] == 102
     # The role itself changed by a quarter: conservation says something.
     faster = (
         1

@@ -39,6 +39,9 @@ def test_published_overlap_with_and_without_the_censored_interval() -> None:
     assert found.with_last == pytest.approx(0.789, abs=0.001)
     whole = PUBLISHED["trace"]["topk_time_overlapped_by_tma_or_math_fraction"]
     assert found.with_last < whole < found.without_last
+    # Over the whole trace one interval of each CTA has nothing left to hide behind, and all others are hidden.
+    trace = PUBLISHED["trace"]
+    assert whole == pytest.approx(1 - trace["ctas"] / trace["pairs"], abs=0.005)
 
 
 def test_published_exposed_share_over_both_denominators() -> None:
