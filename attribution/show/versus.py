@@ -54,10 +54,11 @@ def draw(recording: Recording, sides: Sequence[Mapping[str, Any]], steps: Steps,
 def interventions(recording: Recording, base: str | None, scope: str | None) -> list[dict[str, Any]]:
     """Answers of the arms of `base`, then of those whose base is one of these, as a rung of a ladder is."""
     every = [r for r in records(answers(recording, scope=scope)) if r["pairs"]]
-    # The null arm answers once for every stage; a reader needs the one beside the interventions.
-    found = [r for r in every if r["base"] == base and (r["arm"] != NULL or r["stage"] == "main")]
+    found = [r for r in every if r["base"] == base and r["arm"] != NULL]
     arms = {r["arm"] for r in found}
-    return found + [r for r in every if r["base"] in arms and r["arm"] != NULL]
+    # The null arm answers once for every stage; a reader needs one of them, that of most interventions if there is it.
+    nulls = sorted((r for r in every if r["base"] == base and r["arm"] == NULL), key=lambda r: r["stage"] != "main")
+    return nulls[:1] + found + [r for r in every if r["base"] in arms and r["arm"] != NULL]
 
 
 def draw_ladders(axes: Axes, sides: Sequence[Mapping[str, Any]], steps: Steps, scope: str | None) -> None:
