@@ -33,6 +33,9 @@ QUANTITIES: dict[str, tuple[tuple[str, ...], str, float, str]] = {
     "DRAM traffic": (("dram_read_bytes", "dram_write_bytes"), "duration", 1e9, "byte/s"),
 }
 """Name -> counters that are added up, the counter they are divided by, a factor, the unit."""
+OVERLAP = "tensor pipe + issue slots"
+"""Both shares together.  Well above 1, matrix work and other instructions ran at the same time; about 1, they took turns."""
+UNITS = {name: unit for name, (*_, unit) in QUANTITIES.items()} | {OVERLAP: "share"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def _runs(recording: Recording, arm: str) -> pd.DataFrame:
 
 
 def counted(recording: Recording, arm: str, stage: str = "main") -> dict[str, float]:
-    """QUANTITIES of an arm, mean over its profiled runs; NaN where a counter is absent.  Raises InputError.
+    """QUANTITIES and OVERLAP of an arm, mean over its profiled runs; NaN where a counter is absent.  Raises InputError.
 
     A share above 1 is not known either: its two counters are of replay passes that saw unlike traffic.
     """
@@ -92,6 +95,7 @@ def counted(recording: Recording, arm: str, stage: str = "main") -> dict[str, fl
         below = float(per_run.get(under, math.nan))
         value = factor * above / below if below else math.nan
         out[name] = math.nan if unit == "share" and value > 1 else value
+    out[OVERLAP] = out["tensor pipe active"] + out["issue slots used"]
     return out
 
 
@@ -107,7 +111,7 @@ def times(recording: Recording, arm: str, stage: str, scope: str | None) -> stat
 
 
 def side_by_side(recording: Recording, arms: Sequence[str], scope: str | None) -> list[dict[str, Any]]:
-    """One mapping an arm: arm, question, main and operator in ns with bounds, and QUANTITIES.  Raises InputError, DataError."""
+    """One mapping an arm: arm, question, main and operator in ns with bounds, and `counted`.  Raises InputError, DataError."""
     out = []
     for arm in arms:
         row: dict[str, Any] = {"arm": arm, "question": place_of(recording, arm)}

@@ -29,7 +29,7 @@ def versus(
     The figure also has every intervention on the last of them that is a base.
     """
     from attribution.analyze.interventions import choose_scope
-    from attribution.analyze.versus import QUANTITIES, fusing_bound, side_by_side
+    from attribution.analyze.versus import UNITS, fusing_bound, side_by_side
     from attribution.claim import scope_sentence
     from attribution.show.versus import draw, ladders
 
@@ -48,7 +48,7 @@ def versus(
     print_rows([_row(name, sides, unit) for name, unit in [("main", "ms"), ("operator", "ms")]], heads)
     print()
     heads["quantity"] = "stage main, ncu"
-    print_rows([_row(name, sides, unit) for name, (_, _, _, unit) in QUANTITIES.items()], heads)
+    print_rows([_row(name, sides, unit) for name, unit in UNITS.items()], heads)
     for base, rungs in steps.items():
         print(f"\nLadder below {base}: " + ", ".join(f"{r['adds']} {interval_ms(r, 'step')} ms" for r in rungs))
     if bound:

@@ -52,6 +52,7 @@ def test_quantities_are_ratios_of_what_was_counted(recording: Recording) -> None
         {
             "thread instructions a pair": 180.0, "issue slots used": 0.45, "eligible warps a scheduler": 0.7,
             "tensor pipe active": 0.6, "L2 hit rate": 0.98, "L2 traffic": 3.2e9, "DRAM traffic": 2e9,
+            "tensor pipe + issue slots": 1.05,
         }
     )  # fmt: skip
 
