@@ -34,7 +34,7 @@ QUANTITIES: dict[str, tuple[tuple[str, ...], str, float, str]] = {
 }
 """Name -> counters that are added up, the counter they are divided by, a factor, the unit."""
 OVERLAP = "tensor pipe + issue slots"
-"""Both shares together.  Well above 1, matrix work and other instructions ran at the same time; about 1, they took turns."""
+"""Both shares together: by what it is above 1, matrix work and other instructions must have run at the same time."""
 UNITS = {name: unit for name, (*_, unit) in QUANTITIES.items()} | {OVERLAP: "share"}
 
 
