@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attribution.analyze.carry_over import carry_over
 from attribution.analyze.noise import Blocks, block_rounds, blocks, log_ratios, noise
 from attribution.errors import InputError
 from attribution.recording import Recording, open_recording
 
 TRACES = Path(__file__).parents[2] / "traces"
-PRECISION = [f"h200-precision-{name}" for name in ("128k", "128k-moved", "8k", "hello")]
+PRECISION = [f"h200-precision-{name}" for name in ("128k", "128k-moved", "8k", "hello", "128k-one-rest")]
 PLANTED, OTHER_CARD = "h200-precision-128k", "h200-precision-128k-moved"
 
 
@@ -84,6 +85,13 @@ def test_the_detectable_effect_at_131072_keys_on_the_steadier_card() -> None:
     assert row["detectable_all"] <= 0.0015
 
 
+def test_a_rest_that_was_too_short_shows_in_the_order() -> None:
+    """A round's first turn had a longer pause before it; where every rest is twice the work, it is like the others."""
+    effects = {name: carry_over(open_recording(TRACES / name)).query("by == 'position'") for name in PRECISION}
+    assert effects["h200-precision-128k-one-rest"]["p_value"].iloc[0] < 1e-5
+    assert effects[PLANTED]["p_value"].iloc[0] > 0.05
+
+
 def test_no_recording_with_rests_calls_equal_arms_unequal_more_often_than_it_may() -> None:
     found = [
         noise(r) for r in rested() if r.manifest["plan"]["rounds"] >= 3 and len(r.manifest["plan"]["questions"]) == 1
@@ -144,7 +152,7 @@ def test_a_recording_without_times_has_no_block(monkeypatch: pytest.MonkeyPatch)
 def test_the_verb_counts_over_recordings(attr: Any) -> None:
     done = attr("noise", *PRECISION)
     assert done.code == 0
-    assert "of 202 blocks called faster or slower" in done.out
+    assert "of 250 blocks called faster or slower" in done.out
     done = attr("noise", PLANTED, "--arm", "planted", "--rounds", 6, "--planted", "PLANT")
     assert "effect: 0.30%" in done.out
 
