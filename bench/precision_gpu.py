@@ -28,7 +28,7 @@ HOLD = """
     for (const long long from = clock64(); clock64() - from < flag::PLANT;) {}
   }
 """
-SHAPES = {"128k": (131072, 200), "8k": (8192, 240)}
+SHAPES = {"128k": (131072, 120), "8k": (8192, 240)}
 """Name -> keys, rounds; Q 4096."""
 
 
