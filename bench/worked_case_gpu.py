@@ -49,13 +49,13 @@ class Asked:
 
 
 BOTH = ("h20_block_q_1", "h20_block_q_2")
-RELIEF = ("h20_packed", "h20_f16", "h20_f16_eight_stages", "h20_one_warpgroup")
+RELIEF = ("h20_packed", "h20_f16", "h20_one_warpgroup")
 RIVALS = (
-    *("h20_store_scores", "h20_two_waves", "h20_shares", "h20_scan_reserved", "h20_six_stages", "h20_block_q_4"),
-    *("h20_pingpong", "h20_narrow_math_only", "h20_delayed_math_400", "h20_delayed_topk_75000"),
+    *("h20_store_scores", "h20_two_waves", "h20_shares", "h20_six_stages", "h20_block_q_4", "h20_pingpong"),
+    *("h20_narrow_math_only", "h20_delayed_math_400", "h20_delayed_topk_75000"),
 )
 RUNGS = ("math_only", "score_only", "h20_math_only", "h20_score_only", "h20_filter_only")
-UNFUSED = ("unfused_topk", "h20_unfused_topk", "h20_unfused_deep_gemm")
+UNFUSED = ("h20_unfused_topk", "h20_unfused_deep_gemm")
 RECORDINGS = {
     "design": Asked((*BOTH, *RUNGS, *RELIEF, *RIVALS, *UNFUSED), rounds=8, counters=True),
     "overlap": Asked(BOTH, rounds=4, traced_rounds=2),
