@@ -18,7 +18,7 @@ from attribution.errors import InputError
 DIMENSIONS = {
     r"_ns": ("time", 1e-9), r"_us": ("time", 1e-6), r"_ms": ("time", 1e-3), r"(?<!_per)_s": ("time", 1.0),
     r"flop_per_s(_low|_high)?": ("flops", 1.0), r"tflops(_low|_high)?": ("flops", 1e12),
-    r"bytes?_per_s(_low|_high)?": ("rate", 1.0), r"mhz": ("frequency", 1e6), r"_w": ("power", 1.0), r"bytes": ("size", 1.0),
+    r"bytes?_per_s(_low|_high)?": ("rate", 1.0), r"mhz": ("frequency", 1e6), r"_w": ("power", 1.0), r"bytes?": ("size", 1.0),
 }  # fmt: skip
 """How a key ends -> what it is, and its unit in seconds, FLOP/s, byte/s, Hz, W or bytes; all others are plain numbers."""
 UNITS = {

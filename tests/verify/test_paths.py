@@ -54,6 +54,7 @@ def test_a_value_is_written(path: str, form: str, text: str) -> None:
         ("clock_mhz", 1755.0, "GHz.3", "1.755 GHz"),
         ("power_w", 650.0, "W.0", "650 W"),
         ("dram_bytes", 2.3e8, "MB.0", "230 MB"),
+        ("written_byte", 5e8, "GB.1", "0.5 GB"),
         ("pairs", 1.25e8, "M.0", "125 M"),
     ],
 )
