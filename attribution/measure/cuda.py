@@ -240,7 +240,8 @@ class CudaMachine:
             "capacity": facts.capacity(prepared),
         }
         if prepared.level:
-            found = trace_tables(self.kernel, prepared.trace(), next(iter(self.plan.shape.values())))
+            total = next(iter(self.plan.shape.values()))
+            found = trace_tables(self.kernel, prepared.trace(), total, self.options.cache)
             return {"times": pd.concat([pd.DataFrame(times), found.pop("times")], ignore_index=True), **tables, **found}
         return {"times": times, **tables}
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from attribution.ingest.trace import RawTrace
 
 
-def trace_tables(kernel: Kernel, raw: RawTrace, total_rows: int) -> dict[str, pd.DataFrame]:
-    """Tables `events`, `lanes`, `rows` and `times` (scope trace, stage main)."""
+def trace_tables(kernel: Kernel, raw: RawTrace, total_rows: int, cache: str) -> dict[str, pd.DataFrame]:
+    """Tables `events`, `lanes`, `rows` and `times` (scope trace, stage main, under the policy `cache`)."""
     import pandas as pd
 
     out = {"events": raw.events, "lanes": raw.lanes, "rows": rows_of(kernel, raw, total_rows)}
@@ -28,7 +28,7 @@ def trace_tables(kernel: Kernel, raw: RawTrace, total_rows: int) -> dict[str, pd
         time = {
             "scope": "trace",
             "stage": "main",
-            "cache": "warm",
+            "cache": cache,
             "clock": "as-found",
             "sample": 0,
             "time_ns": float(anchors["end_ns"].max() - anchors["begin_ns"].min()),

@@ -21,7 +21,7 @@ from attribution.measure.context import guarded
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import MachineLost
 from attribution.measure.prepared import _argument
-from attribution.measure.traced import rows_of
+from attribution.measure.traced import rows_of, trace_tables
 from attribution.plan import Arm
 
 LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())
@@ -184,6 +184,16 @@ def test_rows_of_a_trace_are_the_rows_of_the_problem(hello: Kernel) -> None:
     rows = rows_of(hello, RawTrace(events, lanes, pd.DataFrame()), 7)
     assert rows["rows"].tolist() == [4, 3, 0]
     assert rows["sm"].tolist() == [5, 3, 9]
+
+
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_a_traced_time_has_the_cache_policy_that_it_was_measured_under(hello: Kernel, cache: str) -> None:
+    lanes = pd.DataFrame({"cta": [0, 1], "sm_begin": [5, 3], "attempts": [2, 2], "capacity": [8, 8]})
+    events = pd.DataFrame({"cta": [0, 1], "event": 1, "edge": 0, "arg": [0, 1]})
+    anchors = pd.DataFrame({"begin_ns": [0, 32], "end_ns": [960, 1024], "clock_begin": 0, "clock_end": [1824, 1884]})
+    times = trace_tables(hello, RawTrace(events, lanes, anchors), 2, cache)["times"]
+    assert times[["scope", "cache", "time_ns", "flags"]].to_numpy().tolist() == [["trace", cache, 1024.0, ""]]
+    assert times["clock_mhz"].iloc[0] == pytest.approx(1900.0)
 
 
 def test_limits_of_an_operator_become_rows_of_capacity() -> None:
