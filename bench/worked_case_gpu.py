@@ -43,9 +43,11 @@ class Asked:
         return plan(kernel, variants, self.variants, Overrides(SHAPE, {}, knobs, rounds=self.rounds))
 
     def options(self) -> Options:
-        """Counters of the main kernel only: the other launches would take five times as long and answer nothing here."""
+        """Counters of the main kernel only, once: all launches three times would take fifteen times as long for no answer more."""
         scopes = ("event", "ncu") if self.counters else ("event",)
-        return Options(scopes, samples=4, traced_rounds=self.traced_rounds, timeout_s=60.0, stages=("main",))
+        return Options(
+            scopes, samples=4, traced_rounds=self.traced_rounds, timeout_s=60.0, profiled_stages=("main",), base_turns=1
+        )
 
 
 BOTH = ("h20_block_q_1", "h20_block_q_2")
@@ -57,7 +59,7 @@ RIVALS = (
 RUNGS = ("math_only", "score_only", "h20_math_only", "h20_score_only", "h20_filter_only")
 UNFUSED = ("h20_unfused_topk", "h20_unfused_deep_gemm")
 RECORDINGS = {
-    "design": Asked((*BOTH, *RUNGS, *RELIEF, *RIVALS, *UNFUSED), rounds=8, counters=True),
+    "design": Asked((*BOTH, *RUNGS, *RELIEF, *RIVALS, *UNFUSED), rounds=6, counters=True),
     "overlap": Asked(BOTH, rounds=4, traced_rounds=2),
 }
 """Counting takes most of the time, about two seconds an arm, so each arm here answers something that no other does."""

@@ -51,6 +51,8 @@ class Options:
     profiled_stages: tuple[str, ...] = ()
     profiled_arms: tuple[str, ...] = ()
     """What ncu and cupti profile; none named is all of them."""
+    base_turns: int = 3
+    """Times that ncu profiles a base: how far counters of equal launches differ is their interval."""
     rest: float = REST
 
     def profiles(self, arm: str) -> bool:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Arm = tuple[str, str]
 """(question, arm)."""
-BASE_TURNS = 3
-"""Times that ncu profiles a base: how far counters of equal launches differ is their interval."""
 
 
 def _arms(
@@ -81,7 +79,7 @@ def under_ncu(
     import torch
 
     made = []
-    for number, (prepared, *others), facts in _arms(machine, plan, refused, options, tell, "ncu", BASE_TURNS):
+    for number, (prepared, *others), facts in _arms(machine, plan, refused, options, tell, "ncu", options.base_turns):
         facts["steps"] = []
         for place, step in enumerate(prepared.operator.steps):
             if not {"operator", step.stage} & set(options.profiled_stages or options.stages):

@@ -91,3 +91,11 @@ def test_a_cold_cache_is_made_cold_before_every_step(log: list[str], tmp_path: P
     assert first[:3] == ["run", "run", "poison"]
     assert first.count("run") >= 2 + len(STEPS)
     assert first[3] == "run"
+
+
+def test_a_base_has_as_many_turns_as_were_asked_for(log: list[str], tmp_path: Path) -> None:
+    profile(log, tmp_path, ("main",))
+    assert log.count("poison") == Options().base_turns == 3
+    log.clear()
+    profile(log, tmp_path, ("main",), options=Options(base_turns=1))
+    assert log.count("poison") == 1
