@@ -69,7 +69,8 @@ def _ratio(kernel: Kernel, events: pd.DataFrame) -> float:
     index = pd.MultiIndex.from_product([range(CTAS), range(len(kernel.roles))], names=["cta", "role"])
     lanes = index.to_frame(index=False).assign(run=0, attempts=per_lane, capacity=per_lane)
     lanes["sm_begin"] = lanes["sm_end"] = lanes["cta"] % SMS
-    rows = pd.DataFrame({"run": 0, "cta": range(CTAS), "sm": np.arange(CTAS) % SMS, "rows": 4})
+    lanes = conform("lanes", lanes)
+    rows = conform("rows", pd.DataFrame({"run": 0, "cta": range(CTAS), "sm": np.arange(CTAS) % SMS, "rows": 4}))
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder) / "rec", "ingest", {"events": events}, {})
         times, reads = [], []

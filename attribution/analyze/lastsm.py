@@ -88,5 +88,5 @@ def _covered(ctas: pd.DataFrame) -> pd.Series:
     known, group = np.unique(runs, return_inverse=True)
     begin, end = (ctas[c].to_numpy(np.int64) for c in ("begin", "end"))
     order = np.lexsort((begin, group))
-    sizes: NDArray[np.int64] = overlap.union_ns(group[order], begin[order], end[order], len(known))[0]
+    sizes: NDArray[np.int64] = overlap.union_ns(group[order], begin[order], end[order], len(known))
     return pd.Series(sizes, index=known)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,36 +23,58 @@ from attribution.analyze.sweep import sweep
 from attribution.errors import DataError
 
 Int64s = NDArray[np.int64]
-Active = dict[str, Int64s]
-"""What `processing` returns; `roles` and `tails.per_sm` both need it, and take it where it is there already."""
 EXPOSURE = ["processing_ns", "hidden_ns", "exposed_ns", "fill_ns", "drain_ns"]
 
 
-def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> tuple[Int64s, Int64s]:
-    """Of each group 0 .. groups - 1: length of the union of its intervals, and their last end (0 without any), ns."""
-    sizes, last = np.zeros(groups, dtype=np.int64), np.zeros(groups, dtype=np.int64)
-    if not len(group):
-        return sizes, last
-    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-    np.maximum.at(last, group[starts], np.maximum.reduceat(end, starts))
-    # Stretches of one group, brought together group by group, so that a chunk holds whole groups.
-    lengths = np.diff(np.r_[starts, len(group)])
-    order = np.argsort(group[starts], kind="stable")
-    ends = np.cumsum(lengths[order])
-    owners = group[starts][order]
+@dataclass(frozen=True)
+class Active:
+    """Disjoint intervals [n] in which a role processes, in order within each lane; `starts` [lanes] is where lanes begin.
 
-    def covered(cut: int, stop: int) -> Int64s:
-        where = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in order[cut:stop]])
-        return _covered(group[where], begin[where], end[where], groups)
+    `roles` and `tails.per_sm` both need it, and take it where it is there already.
+    """
+
+    run: Int64s
+    cta: Int64s
+    sm: Int64s
+    role: Int64s
+    starts: Int64s
+    begin_ns: Int64s
+    end_ns: Int64s
+
+    @property
+    def stops(self) -> Int64s:
+        """Where lanes end [lanes]."""
+        stops: Int64s = np.r_[self.starts[1:], len(self.begin_ns)]
+        return stops
+
+
+def union_ns(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> Int64s:
+    """Of each group 0 .. groups - 1: length of the union of its intervals, ns."""
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]]) if len(group) else np.zeros(0, dtype=np.int64)
+    return union_of_lanes(group[starts], starts, begin, end, groups)
+
+
+def union_of_lanes(owner: Int64s, starts: Int64s, begin: Int64s, end: Int64s, groups: int) -> Int64s:
+    """The same, where lane i begins at `starts[i]` and is of group `owner[i]`; no lane is empty."""
+    sizes = np.zeros(groups, dtype=np.int64)
+    stops = np.r_[starts[1:], len(begin)]
+    # Lanes of one group are brought together, so that a piece holds whole groups.
+    order = np.argsort(owner, kind="stable")
+    ends, owners = np.cumsum((stops - starts)[order]), owner[order]
+
+    def covered(cut: tuple[int, int]) -> Int64s:
+        lanes = order[slice(*cut)]
+        first, last = (np.concatenate([v[starts[i] : stops[i]] for i in lanes]) for v in (begin, end))
+        return _covered(np.repeat(owner[lanes], (stops - starts)[lanes]), first, last, groups)
 
     cuts = [0]
     while cuts[-1] < len(order):
-        # Whole groups until the chunk is full.
+        # Whole groups until the piece is full.
         stop = np.searchsorted(ends, (ends[cuts[-1] - 1] if cuts[-1] else 0) + CHUNK)
         cuts.append(int(np.searchsorted(owners, owners[min(stop, len(order) - 1)], side="right")))
-    for found in each(itertools.pairwise(cuts), lambda cut: covered(*cut)):
+    for found in each(itertools.pairwise(cuts), covered):
         sizes += found
-    return sizes, last
+    return sizes
 
 
 def _covered(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> Int64s:
@@ -72,13 +95,13 @@ def _covered(group: Int64s, begin: Int64s, end: Int64s, groups: int) -> Int64s:
     ends = np.flatnonzero(np.r_[~same, True])
     owner, since = first[ends] >> bits, np.r_[0, ends[:-1] + 1]
     lost = np.add.reduceat(np.r_[gaps, 0], since)
-    out = np.zeros(groups, dtype=np.int64)
+    out: Int64s = np.zeros(groups, dtype=np.int64)
     out[owner] = last[ends] - first[since] - lost
     return out
 
 
 def processing(spans: pd.DataFrame) -> Active:
-    """Disjoint intervals in which a role processes, by lane: arrays run, cta, sm, role (code), begin_ns, end_ns."""
+    """When each role of each CTA processes: its work less the waits inside it."""
     columns = {name: spans[name].to_numpy() for name in ("run", "cta", "sm", "begin_ns", "end_ns", "wait")}
     columns["role"] = spans["role"].cat.codes.to_numpy()
     starts = stretches(columns)
@@ -88,26 +111,37 @@ def processing(spans: pd.DataFrame) -> Active:
         order = np.argsort(lane_keys(columns), kind="stable")
         columns = {name: values[order] for name, values in columns.items()}
         starts = stretches(columns)
-    within = columns["begin_ns"][1:] < columns["end_ns"][:-1]
-    within[starts[1:] - 1] = False
-    # Spans that follow each other need no cutting: all work is processing.
-    if not within.any():
-        work = np.flatnonzero(~columns.pop("wait"))
-        return {name: values[work] for name, values in columns.items()}
+    begin, end, wait = columns["begin_ns"], columns["end_ns"], columns["wait"]
 
-    def cut_out(cut: slice) -> Active:
-        here = {name: values[cut] for name, values in columns.items()}
+    def cut_out(cut: slice) -> tuple[Int64s, Int64s, Int64s]:
+        """Intervals of each lane of a piece: how many, begins, ends."""
         lanes = starts[np.searchsorted(starts, cut.start) : np.searchsorted(starts, cut.stop)] - cut.start
-        edges = here.pop("begin_ns"), here.pop("end_ns"), here.pop("wait")
-        carved = _carved(*edges, lanes)
-        of, begin, end = carved if carved is not None else _swept(*edges, lanes)
-        return {**{name: values[of] for name, values in here.items()}, "begin_ns": begin, "end_ns": end}
+        edges = begin[cut], end[cut], wait[cut]
+        of, first, last = _follow(*edges, lanes) or _carved(*edges, lanes) or _swept(*edges, lanes)
+        return np.diff(np.searchsorted(of, np.r_[lanes, len(edges[0])])), first, last
 
-    parts = each(lane_chunks(starts, len(within) + 1), cut_out)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    parts = each(lane_chunks(starts, len(begin)), cut_out)
+    count, first, last = (np.concatenate([np.zeros(0, np.int64), *(part[i] for part in parts)]) for i in range(3))
+    there = starts[count > 0]
+    lane = {name: columns[name][there] for name in ("run", "cta", "sm", "role")}
+    return Active(**lane, starts=(np.cumsum(count) - count)[count > 0], begin_ns=first, end_ns=last)
 
 
-def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+Pieces = tuple[Int64s, Int64s, Int64s]
+"""Index of a span of the same lane, begin and end of each interval; by lane and time."""
+
+
+def _follow(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> Pieces | None:
+    """Spans that follow each other need no cutting: all work is processing.  Else None."""
+    within = begin[1:] < end[:-1]
+    within[starts[1:] - 1] = False
+    if within.any():
+        return None
+    work = np.flatnonzero(~wait)
+    return work, begin[work], end[work]
+
+
+def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> Pieces:
     """Work without waits for spans that overlap in any way: index of a span of the same lane, begin, end."""
     lane = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(begin)]))
     found = sweep(lane, wait.astype(np.int8), begin, end)
@@ -115,9 +149,7 @@ def _swept(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) 
     return starts[work.group], work.begin_ns, work.begin_ns + work.length_ns
 
 
-def _carved(
-    begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s
-) -> tuple[Int64s, Int64s, Int64s] | None:
+def _carved(begin: Int64s, end: Int64s, wait: NDArray[np.bool_], starts: Int64s) -> Pieces | None:
     """As `_swept`, when work spans are disjoint and so are the waits inside each; else None.
 
     This is how kernels write (a batch with waits in it), and it needs no sorting.
@@ -155,7 +187,7 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
     # Runs of which nothing worked are rows too.
     runs = _runs(spans["run"].to_numpy())
     sums = {int(run): np.zeros((len(names), len(EXPOSURE)), dtype=np.int64) for run in runs}
-    for run, found in each(_chunks(active), lambda cut: _exposure({k: v[cut] for k, v in active.items()}, len(names))):
+    for run, found in each(_pieces(active), lambda lanes: _exposure(active, lanes, len(names))):
         sums[run] += found
     index = pd.MultiIndex.from_product([runs, names], names=["run", "role"])
     out = pd.DataFrame(np.concatenate(list(sums.values())) if sums else [], index=index, columns=EXPOSURE)
@@ -165,50 +197,51 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 
-def _chunks(active: Active) -> Iterator[slice]:
-    """Stretches of whole CTAs of one run, long enough for numpy and short enough for the cache."""
-    run, cta = active["run"], active["cta"]
+def _pieces(active: Active) -> Iterator[slice]:
+    """Lanes of whole CTAs of one run, long enough for numpy and short enough for the cache."""
+    run, cta, starts = active.run, active.cta, active.starts
     if not len(run):
         return
     new_run = np.flatnonzero(run[1:] != run[:-1]) + 1
-    new_cta = np.flatnonzero(cta[1:] != cta[:-1]) + 1
-    near = np.searchsorted(new_cta, np.arange(CHUNK, len(run), CHUNK))
+    new_cta = np.flatnonzero((cta[1:] != cta[:-1]) | (run[1:] != run[:-1])) + 1
+    near = np.searchsorted(starts[new_cta], np.arange(CHUNK, len(active.begin_ns), CHUNK))
     cuts = np.unique(np.r_[0, new_run, new_cta[near[near < len(new_cta)]], len(run)])
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in itertools.pairwise(cuts.tolist()):
         yield slice(first, last)
 
 
-def _exposure(active: Active, count: int) -> tuple[int, Int64s]:
-    """Run and EXPOSURE [roles, 5] of whole CTAs of one run."""
-    cta, role = active["cta"] - active["cta"].min(), active["role"]
-    segments = sweep(cta, role, active["begin_ns"], active["end_ns"])
-    fill_until, drain_from = _phases(cta, role, active["begin_ns"], active["end_ns"], count)
-    length = active["end_ns"] - active["begin_ns"]
+def _exposure(active: Active, lanes: slice, count: int) -> tuple[int, Int64s]:
+    """Run and EXPOSURE [roles, 5] of some lanes, whole CTAs of one run."""
+    cta, role = active.cta[lanes] - active.cta[lanes].min(), active.role[lanes]
+    sizes, here = (active.stops - active.starts)[lanes], slice(active.starts[lanes][0], active.stops[lanes][-1])
+    begin, end = active.begin_ns[here], active.end_ns[here]
+    segments = sweep(np.repeat(cta, sizes), np.repeat(role, sizes), begin, end)
+    starts = np.cumsum(sizes) - sizes
+    fill_until, drain_from = _phases(cta, begin[starts], end[starts + sizes - 1], count)
+    worked = np.bincount(role, np.add.reduceat(end - begin, starts), count).astype(np.int64)
     out = np.zeros((count, len(EXPOSURE)), dtype=np.int64)
     for code in range(count):
-        total, alone = length[role == code].sum(), segments.only(code)
+        alone = segments.only(code)
         begins, exposed = alone.begin_ns, alone.length_ns.sum()
         # Both limits are edges themselves, so no stretch lies across one.
         filling = begins < fill_until[alone.group]
         draining = ~filling & (begins >= drain_from[alone.group])
-        out[code] = total, total - exposed, exposed, alone.length_ns @ filling, alone.length_ns @ draining
-    return int(active["run"][0]), out
+        parts = alone.length_ns @ filling, alone.length_ns @ draining
+        out[code] = worked[code], worked[code] - exposed, exposed, *parts
+    return int(active.run[lanes][0]), out
 
 
-def _phases(cta: Int64s, role: Int64s, begin: Int64s, end: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """Per CTA: when its last role has begun (fill ends), and when its first role has ended (drain begins), ns."""
+def _phases(cta: Int64s, begin: Int64s, end: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """Per CTA, from its lanes' first begins and last ends, ns: when its last role has begun (the fill ends), and when its first
+    role has ended (the drain begins).
+    """
     ctas = int(cta.max()) + 1
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     if count < 2:
         return np.full(ctas, low), np.full(ctas, high)
-    starts = np.flatnonzero(np.r_[True, (cta[1:] != cta[:-1]) | (role[1:] != role[:-1])])
-    lane = cta[starts] * np.int64(count) + role[starts]
-    first, last = np.full(ctas * count, high), np.full(ctas * count, low)
-    np.minimum.at(first, lane, np.minimum.reduceat(begin, starts))
-    np.maximum.at(last, lane, np.maximum.reduceat(end, starts))
-    known = (last > low).reshape(ctas, count)
-    begun = np.where(known, first.reshape(ctas, count), low).max(axis=1)
-    ended = np.where(known, last.reshape(ctas, count), high).min(axis=1)
+    begun, ended = np.full(ctas, low), np.full(ctas, high)
+    np.maximum.at(begun, cta, begin)
+    np.minimum.at(ended, cta, end)
     return begun, ended
 
 

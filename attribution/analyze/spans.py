@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attribution.analyze.chunks import each, lane_chunks
+from attribution.analyze.chunks import CHUNK, each, lane_chunks
 from attribution.declare import Event
 from attribution.errors import DataError
 
@@ -38,8 +38,8 @@ def spans(events: pd.DataFrame, lanes: pd.DataFrame, roles: Sequence[str], decla
     """
     _check_codes(events, roles, declared)
     first, last = _pairs(events)
-    columns: dict[str, Codes] = {c: events[c].to_numpy()[first] for c in ("run", "cta", "role", "event", "arg")}
-    begin, end = (events["time_ns"].to_numpy()[i] for i in (first, last))
+    columns: dict[str, Codes] = {c: _taken(events[c].to_numpy(), first) for c in ("run", "cta", "role", "event", "arg")}
+    begin, end = (_taken(events["time_ns"].to_numpy(), places) for places in (first, last))
     if (bad := np.flatnonzero(end < begin)).size:
         row = events.iloc[first][bad[0] : bad[0] + 1].iloc[0]
         raise DataError(
@@ -149,6 +149,19 @@ def _categories(codes: Codes, names: list[str]) -> pd.Categorical[str]:
     return pd.Categorical.from_codes(codes, categories=pd.Index(names), validate=False)
 
 
+def _taken(values: NDArray[Any], places: Positions) -> NDArray[Any]:
+    """values[places], a piece at a time."""
+    if isinstance(places, slice):
+        return values[places]
+    out = np.empty(len(places), dtype=values.dtype)
+
+    def take(begin: int) -> None:
+        values.take(places[begin : begin + CHUNK], out=out[begin : begin + CHUNK], mode="clip")
+
+    each(range(0, len(places), CHUNK), take)
+    return out
+
+
 def _waits_for(codes: Codes, declared: Sequence[Event]) -> pd.Categorical[str]:
     names = ["", *sorted({e.waits_for for e in declared if e.waits_for})]
     of = np.array([names.index(e.waits_for or "") for e in declared], dtype=np.int8)
@@ -193,7 +206,7 @@ def _pairs(events: pd.DataFrame) -> tuple[Positions, Positions]:
     if (keys[1:] > keys[:-1]).all():
         if _alternate(edge, event) and not (starts % 2).any():
             return slice(0, None, 2), slice(1, None, 2)
-        if (found := _by_event(edge, event, starts)) is not None:
+        if (found := _peeled(edge, event, starts)) is not None:
             return found
     key = lane_keys(events)
     order = np.argsort(key, kind="stable")
@@ -210,17 +223,12 @@ def _alternate(edge: Codes, event: Codes) -> bool:
     return bool((event[0::2] == event[1::2]).all())
 
 
-def _by_event(
-    edge: Codes, event: Codes, starts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Pairs where, event by event, begins and ends alternate in each lane: nested waits, without sorting.
-
-    None where they do not, because an event nests in itself or a record is missing.
-    """
+def _peeled(edge: Codes, event: Codes, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Pairs of lanes in which events nest cleanly, without sorting.  None where they do not: a record may be missing."""
 
     def here(cut: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         lanes = starts[np.searchsorted(starts, cut.start) : np.searchsorted(starts, cut.stop)] - cut.start
-        found = _by_event_here(edge[cut], event[cut], lanes)
+        found = _peeled_here(edge[cut], event[cut], lanes)
         return None if found is None else (found[0] + cut.start, found[1] + cut.start)
 
     parts = [part for part in each(lane_chunks(starts, len(edge)), here) if part is not None]
@@ -229,18 +237,23 @@ def _by_event(
     return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
 
 
-def _by_event_here(
+def _peeled_here(
     edge: Codes, event: Codes, starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The same for a few lanes."""
-    lane = np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(np.r_[starts, len(edge)]))
+    """The same for a few lanes: pairs with nothing between them are taken out until nothing is left."""
     ends = np.empty(len(edge), dtype=np.int64)
-    for code in np.flatnonzero(np.bincount(event)):
-        mine = np.flatnonzero(event == code)
-        one, two = mine[0::2], mine[1::2]
-        if len(one) != len(two) or edge[one].any() or not edge[two].all() or (lane[one] != lane[two]).any():
+    left = np.arange(len(edge))
+    its_edge, its_event = edge, event
+    while len(left):
+        inner = np.flatnonzero((its_edge[:-1] < its_edge[1:]) & (its_event[:-1] == its_event[1:]))
+        begin, end = left[inner], left[inner + 1]
+        if not len(inner) or (np.searchsorted(starts, begin, "right") != np.searchsorted(starts, end, "right")).any():
             return None
-        ends[one] = two
+        ends[begin] = end
+        outside = np.ones(len(left), dtype=bool)
+        outside[inner] = outside[inner + 1] = False
+        left = left[outside]
+        its_edge, its_event = edge[left], event[left]
     first = np.flatnonzero(edge == 0)
     return first, ends[first]
 

@@ -20,7 +20,7 @@ LAYER_BITS = 4
 
 @dataclass(frozen=True)
 class Segments:
-    """Stretches between neighbouring edges of one group, those of zero length left out.
+    """Stretches between neighbouring edges of one group, the empty ones between equal edges and between groups among them.
 
     active: 4 bits a layer hold how many of its intervals cover the stretch.
     """
@@ -30,7 +30,7 @@ class Segments:
     bits: int
     origin: int
     length_ns: Int64s
-    active: Int64s
+    active: NDArray[np.integer]
 
     @property
     def group(self) -> Int64s:
@@ -41,8 +41,10 @@ class Segments:
         return (self.edges & ((1 << self.bits) - 1)) + self.origin
 
     def only(self, layer: int) -> Segments:
-        """Stretches in which this layer is active and no other is."""
+        """Stretches that are not empty, in which this layer is active and no other is."""
         on = np.flatnonzero((self.active & ~(15 << (LAYER_BITS * layer))) == 0)
+        # Between groups nothing is active, so the jump from one to the next drops out with the gaps.
+        on = on[(self.active[on] != 0) & (self.length_ns[on] > 0)]
         return Segments(self.edges[on], self.bits, self.origin, self.length_ns[on], self.active[on])
 
 
@@ -60,24 +62,24 @@ def sweep(group: Int64s, layer: NDArray[np.integer], begin: Int64s, end: Int64s)
         raise DataError(
             f"trace: {int(group.max()) + 1} groups over {int(end.max()) - origin} ns are too many to sort at once"
         )
-    count = len(group)
-    edges = np.empty(2 * count, dtype=np.int64)
+    edges = np.empty(2 * len(group), dtype=np.int64)
     base = np.left_shift(group, bits + 5, dtype=np.int64)
     base += np.left_shift(layer, 1, dtype=np.int64) - (origin << 5)
-    np.left_shift(begin, 5, out=edges[:count])
-    np.left_shift(end, 5, out=edges[count:])
-    edges[:count] += base
-    edges[:count] |= 1
-    edges[count:] += base
+    # Side by side, so that the edges of a lane whose intervals follow each other are in order already.
+    begins, ends = edges[0::2], edges[1::2]
+    np.left_shift(begin, 5, out=begins)
+    np.left_shift(end, 5, out=ends)
+    begins += base
+    begins |= 1
+    ends += base
     edges.sort(
         kind="stable"
     )  # lanes come sorted, and this kind merges them: 2 ms where the default takes 25 (330,000 edges)
     active = np.cumsum(_STEPS[edges & 31])
+    if int(layer.max()) * LAYER_BITS < 12:
+        active = active.astype(np.int16)  # short numbers pass four times as fast through what follows
     edges >>= 5
-    length = edges[1:] - edges[:-1]
-    # Between groups nothing is active, so the jump from one to the next drops out with the gaps.
-    on = np.flatnonzero((active[:-1] != 0) & (length > 0))
-    return Segments(edges[on], bits, origin, length[on], active[on])
+    return Segments(edges[:-1], bits, origin, edges[1:] - edges[:-1], active[:-1])
 
 
 _STEPS = np.array([(1 if edge else -1) << (LAYER_BITS * layer) for layer in range(15) for edge in (0, 1)] + [0, 0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from attribution.analyze.overlap import Active, processing, union_ns
+from attribution.analyze.overlap import Active, processing, union_of_lanes
 from attribution.analyze.spans import stretches
 from attribution.errors import DataError
 
@@ -29,8 +29,8 @@ def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int, active: Active | N
     out["ctas"] = grouped["cta"].nunique()
     out["rows"] = grouped["rows"].sum()
     active = processing(spans) if active is None else active
-    group = np.searchsorted(runs, active["run"]) * np.int64(sms) + active["sm"]
-    out["busy_ns"], _ = union_ns(group, active["begin_ns"], active["end_ns"], len(index))
+    owner = np.searchsorted(runs, active.run) * np.int64(sms) + active.sm
+    out["busy_ns"] = union_of_lanes(owner, active.starts, active.begin_ns, active.end_ns, len(index))
     out["finish_ns"] = _finish(spans)
     return out.fillna(0).astype(np.int64).reset_index()
 

@@ -28,10 +28,9 @@ def spans(*rows: tuple[int, str, int, int, str], sm: int = 0, run: int = 0) -> p
 def test_union_not_sum() -> None:
     """[(0,10),(2,4),(3,9),(12,15)] is busy 13, whatever the order."""
     begin, end = np.array([12, 2, 0, 3]), np.array([15, 4, 10, 9])
-    sizes, last = overlap.union_ns(np.zeros(4, np.int64), begin, end, 1)
-    assert (sizes.tolist(), last.tolist()) == ([13], [15])
-    sizes, last = overlap.union_ns(np.array([2, 2, 0]), np.array([0, 5, 0]), np.array([5, 9, 4]), 3)
-    assert (sizes.tolist(), last.tolist()) == ([4, 0, 9], [4, 0, 9])
+    assert overlap.union_ns(np.zeros(4, np.int64), begin, end, 1).tolist() == [13]
+    assert overlap.union_ns(np.array([2, 2, 0]), np.array([0, 5, 0]), np.array([5, 9, 4]), 3).tolist() == [4, 0, 9]
+    assert overlap.union_ns(*np.zeros((3, 0), np.int64), 2).tolist() == [0, 0]
 
 
 def test_union_agrees_with_counting_on_a_line() -> None:
@@ -39,7 +38,7 @@ def test_union_agrees_with_counting_on_a_line() -> None:
     group = rng.integers(0, 5, 300)
     begin = rng.integers(0, 1000, 300)
     end = begin + rng.integers(0, 9, 300)
-    sizes, _ = overlap.union_ns(group, begin, end, 5)
+    sizes = overlap.union_ns(group, begin, end, 5)
     for key, size in enumerate(sizes):
         line = np.zeros(1100, dtype=bool)
         for b, e in zip(begin[group == key], end[group == key], strict=True):
@@ -219,18 +218,18 @@ def test_busy_time_of_an_sm_has_no_waits_in_it() -> None:
     assert table[["busy_ns", "finish_ns"]].to_numpy().tolist() == [[15, 100]]
 
 
-def test_a_chunk_ends_where_a_cta_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_ends_where_a_cta_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlap, "CHUNK", 4)
-    cta = np.repeat([0, 1, 2, 0], [6, 3, 6, 2])
-    run = np.repeat([0, 1], [15, 2])
-    cuts = [(c.start, c.stop) for c in overlap._chunks({"run": run, "cta": cta})]
-    assert cuts == [(0, 6), (6, 9), (9, 15), (15, 17)]
+    cta, run = np.repeat([0, 1, 2, 0], [2, 1, 2, 1]), np.repeat([0, 1], [5, 1])
+    starts = np.array([0, 4, 6, 9, 12, 15])  # of lanes
+    none = np.zeros(17, np.int64)
+    active = overlap.Active(run, cta, cta, np.array([0, 1, 0, 0, 1, 0]), starts, none, none)
+    assert [(c.start, c.stop) for c in overlap._pieces(active)] == [(0, 2), (2, 3), (3, 5), (5, 6)]
 
 
 def test_the_fill_and_drain_of_ctas_with_one_role_each_are_their_own() -> None:
-    """Neighbours in the table that share a role and not a CTA."""
-    cta, role = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 1, 1])
-    begin, end = np.array([0, 5, 20, 25, 50]), np.array([10, 15, 22, 30, 60])
-    filled, drained = overlap._phases(cta, role, begin, end, 2)
+    """Lanes of a CTA with two roles, and of two with one."""
+    cta = np.array([0, 0, 1, 2])
+    filled, drained = overlap._phases(cta, np.array([0, 5, 20, 50]), np.array([10, 15, 30, 60]), 2)
     assert filled.tolist() == [5, 20, 50]
     assert drained.tolist() == [10, 30, 60]

@@ -232,7 +232,7 @@ def test_every_way_of_pairing_agrees_with_a_stack(flat: bool) -> None:
     assert len(wanted) == len(frame) // 2
     assert sp._alternate(edge, event) is flat
     starts = sp.stretches({c: frame[c].to_numpy() for c in sp.LANE})
-    found = sp._by_event(edge, event, starts)
+    found = sp._peeled(edge, event, starts)
     assert found is not None
     for first, last in (found, sp._nested(key, edge, event)):
         assert set(zip(first.tolist(), last.tolist(), strict=True)) == wanted
