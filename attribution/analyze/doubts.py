@@ -32,17 +32,17 @@ def void_reasons(
     declared: Mapping[str, Mapping[str, Any]] | None,
 ) -> list[str]:
     """Reasons that leave nothing to compare."""
-    reasons = []
+    reasons, ended, there = [], _runs(here), set(timed["run"].tolist())
     for name in dict.fromkeys((base, arm)):
-        mine = here[here["arm"] == name]
-        others = times[times["run"].isin(mine["run"])]
-        if mine.empty:
+        mine = ended.get(name, {})
+        if not mine:
             reasons.append(f"missing arm: {name} was not run")
-        elif not (mine["status"] == "ok").any():
-            reasons.append(f"missing arm: no run of {name} ended ok: {mine['reason'].iloc[0]}")
-        elif not timed["run"].isin(mine["run"]).any():
-            there = others[["stage", "scope", "cache", "clock"]].astype(str)
-            known = sorted({f"{x[0]} in {'/'.join(x[1:])}" for x in there.to_numpy().tolist()})
+        elif "ok" not in mine.values():
+            reasons.append(f"missing arm: no run of {name} ended ok: {_first_reason(here, mine)}")
+        elif there.isdisjoint(mine):
+            others = times[times["run"].isin(list(mine))]
+            labels = others[["stage", "scope", "cache", "clock"]].astype(str)
+            known = sorted({f"{x[0]} in {'/'.join(x[1:])}" for x in labels.to_numpy().tolist()})
             kind = "unlike scope" if (others["stage"] == stage).any() else "missing arm"
             reasons.append(f"{kind}: {name} has times of {', '.join(known) or 'no kind'} only")
         reasons += work.failed_outputs(checks, here, name)
@@ -68,14 +68,14 @@ def doubts(
     modes = []
     if null_arm is not None:  # the base's own build: wrong there, it gives no floor and casts doubt on the base
         blocked += work.failed_outputs(checks, here, null_arm)
+    ended = _runs(here)
     for name in dict.fromkeys((base, arm)):
-        mine = here.loc[here["arm"] == name]
-        samples = timed[timed["run"].isin(mine["run"])]
+        mine = ended.get(name, {})
+        samples = timed[timed["run"].isin(list(mine))]
         blocked += work.unchecked_output(checks, here, name)
-        if len(lost := mine[mine["status"] != "ok"]):
-            blocked.append(
-                f"{len(lost)} of {len(mine)} runs of {name} failed, first: {lost['reason'].iloc[0] or 'no reason kept'}"
-            )
+        if lost := {run: status for run, status in mine.items() if status != "ok"}:
+            reason = _first_reason(here, lost) or "no reason kept"
+            blocked.append(f"{len(lost)} of {len(mine)} runs of {name} failed, first: {reason}")
         marks = Counter(mark for text in samples["flags"].tolist() for mark in text.split(",") if mark)
         for mark, count in marks.most_common():
             flags.add(mark)
@@ -87,7 +87,8 @@ def doubts(
             modes.append(f"{name}: {found} ns")
             flags.add("two-modes")
     blocked += modes
-    there = here.loc[here["arm"].isin([base, arm]), "round"].nunique()
+    rounds = zip(here["arm"].tolist(), here["round"].tolist(), strict=True)
+    there = len({number for name, number in rounds if name in (base, arm)})
     if len(pairs) < there:
         notes.append(f"{there - len(pairs)} of {there} rounds have no pair")
         flags.add("rounds-lost")
@@ -95,3 +96,15 @@ def doubts(
         notes.append(f"{there} of {planned} planned rounds are there")
         flags.add("rounds-missing")
     return blocked, notes, tuple(sorted(flags)), tuple(modes)
+
+
+def _runs(here: pd.DataFrame) -> dict[str, dict[int, str]]:
+    """Arm -> run -> how it ended.  Plain values: a frame for each arm of each contrast takes longer than everything else."""
+    out: dict[str, dict[int, str]] = {}
+    for name, run, status in zip(*(here[c].tolist() for c in ("arm", "run", "status")), strict=True):
+        out.setdefault(name, {})[run] = status
+    return out
+
+
+def _first_reason(here: pd.DataFrame, runs: Mapping[int, str]) -> str:
+    return str(here.loc[here["run"].isin(list(runs)), "reason"].iloc[0])

@@ -40,12 +40,11 @@ def only(here: pd.DataFrame, column: str) -> str:
 
 def point(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, question: str | None) -> pd.DataFrame:
     """The runs of the arms, of one question.  Raises DataError."""
-    here = runs[runs["arm"].isin([base, arm, *([null_arm] if null_arm else [])])]
+    arms, asked = runs["arm"].tolist(), runs["question"].tolist()
     if question is None:
-        both = [set(here.loc[here["arm"] == name, "question"].tolist()) for name in (base, arm)]
-        shared = both[0] & both[1]
+        shared = set.intersection(*({q for a, q in zip(arms, asked, strict=True) if a == name} for name in (base, arm)))
         question = base if base in shared or len(shared) != 1 else shared.pop()
-    return here[here["question"] == question]
+    return runs[[a in (base, arm, null_arm) and q == question for a, q in zip(arms, asked, strict=True)]]
 
 
 def pair_rounds(ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str) -> pd.DataFrame:
