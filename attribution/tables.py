@@ -82,7 +82,7 @@ TABLES: dict[str, dict[str, Column]] = {
         state=("category", "value, zero or absent: absent is not zero"),
         value=("float64", "value; NaN where absent"),
         pass_group=("int32", "replay pass, -1 where not known"),
-        source=("category", "where it comes from: host, sass, or the file"),
+        source=("category", "where it comes from: host, launch, ptxas, sass, kernel, events, or the file"),
     ),
     "lanes": _table(
         run=("int32", "run"),

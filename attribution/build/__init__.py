@@ -64,6 +64,12 @@ class Build:
     def cubin(self) -> bytes:
         return (self.folder / build_cache.CUBIN).read_bytes()
 
+    @property
+    def code_sha256(self) -> str:
+        """Of the machine code of all entries in order of their names, first 16 digits: where the source lies does not count."""
+        code = sass.text_sections(self.cubin)
+        return hashlib.sha256(b"".join(name.encode() + code[name] for name in sorted(code))).hexdigest()[:16]
+
     def entry(self, name: str) -> EntryFacts:
         """The facts of entry `name`.  Raises BuildError."""
         for entry in self.entries:
@@ -145,9 +151,9 @@ def compile_target(wanted: Target, cache: Path | str | None = None) -> Build:
     """Compile, judge and publish.  Raises BuildError."""
     cubin, log, begin = _nvrtc(wanted)
     kernel = wanted.kernel
-    opcodes = sass.opcode_counts(sass.disassemble(cubin))
+    listing = sass.disassemble(cubin)
     compile_s = time.perf_counter() - begin
-    entries = read_entries(kernel, wanted.flags, log, opcodes)
+    entries = read_entries(kernel, wanted.flags, log, listing)
     result = Build(
         kernel=kernel.name,
         identity=wanted.identity,

@@ -20,7 +20,7 @@ from typing import Any
 from attribution.errors import BuildError
 
 CUBIN, FACTS = "kernel.cubin", "facts.json"
-FORMAT = 1
+FORMAT = 2
 """Changes when the facts do, so that an older entry is not found rather than misread."""
 
 

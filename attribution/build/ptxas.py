@@ -1,6 +1,6 @@
 """What ptxas says about a build: registers, spills, shared memory, and what must fail it.
 
-In: the log of `ptxas -v`, the kernel's declaration, opcode counts.  Out: `EntryFacts`, warnings.
+In: the log of `ptxas -v`, the kernel's declaration, the disassembly.  Out: `EntryFacts`, warnings.
 Misuse: registers are those at launch; setmaxnreg moves them between warpgroups later.
 """
 
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attribution.build import sass
 from attribution.build.residency import Residency, limits_of, residency
 from attribution.declare import Flags, Kernel
 from attribution.errors import BuildError
@@ -20,7 +21,7 @@ class EntryFacts:
     """Static facts of one `__global__` function.
 
     `threads` and `smem_dynamic_bytes` come from the kernel's declaration; None if it is undeclared.
-    `opcodes`: static instruction counts, opcode without suffixes.
+    `opcodes`: static instruction counts, opcode without suffixes; `opcodes_by_role`: those of which the role is known.
     """
 
     name: str
@@ -33,6 +34,7 @@ class EntryFacts:
     threads: int | None
     smem_dynamic_bytes: int | None
     opcodes: Mapping[str, int] = field(default_factory=dict)
+    opcodes_by_role: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def smem_bytes(self) -> int:
@@ -55,10 +57,9 @@ _ENTRY = re.compile(
 )
 
 
-def read_entries(
-    kernel: Kernel, flags: Flags, log: str, opcodes: Mapping[str, Mapping[str, int]]
-) -> tuple[EntryFacts, ...]:
-    """Facts of every entry from ptxas -v, with the declared launch.  Raises BuildError."""
+def read_entries(kernel: Kernel, flags: Flags, log: str, listing: str) -> tuple[EntryFacts, ...]:
+    """Facts of every entry from ptxas -v, the disassembly and the declared launch.  Raises BuildError."""
+    opcodes, by_role = sass.opcode_counts(listing), sass.role_counts(listing, kernel.roles)
     declared = {entry.name: entry for entry in kernel.entries}
     entries = []
     for match in _ENTRY.finditer(log):
@@ -75,7 +76,8 @@ def read_entries(
                 barriers=_number(rest, r"used (\d+) barriers"),
                 threads=entry.threads(flags) if entry else None,
                 smem_dynamic_bytes=entry.smem_bytes(flags) if entry else None,
-                opcodes=dict(opcodes.get(name, {})),
+                opcodes=opcodes.get(name, {}),
+                opcodes_by_role=by_role.get(name, {}),
             )
         )
     there = [entry.name for entry in entries]

@@ -88,6 +88,7 @@ def _entry(build: Build, entry: EntryFacts) -> dict[str, Any]:
         "compile_s": build.compile_s,
         "instructions": sum(entry.opcodes.values()),
         "opcodes": dict(entry.opcodes),
+        "opcodes_by_role": {role: dict(counts) for role, counts in entry.opcodes_by_role.items()},
     }
 
 

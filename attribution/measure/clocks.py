@@ -204,3 +204,9 @@ def timer_offsets_ns(rounds: NDArray[np.int64]) -> NDArray[np.float64]:
 
     relative = rounds - np.median(rounds, axis=1, keepdims=True)
     return np.asarray(np.median(relative, axis=0), np.float64)
+
+
+def by_sm(seen: NDArray[np.int64], offsets: NDArray[np.float64], sms: int) -> list[float | None]:
+    """Offset of each SM, ns, by its number from 0; None for one that was not seen.  `seen` [n] are numbers, which may have gaps."""
+    known = {int(sm): float(offset) for sm, offset in zip(seen, offsets, strict=True) if not math.isnan(offset)}
+    return [known.get(number) for number in range(max(sms, int(max(seen)) + 1))]

@@ -97,6 +97,9 @@ class CudaMachine:
             self._builds[key] = build(self.kernel, arm.flags, self.arch)
         return self._builds[key].identity
 
+    def builds(self) -> dict[str, str]:
+        return {made.identity: made.code_sha256 for made in self._builds.values()}
+
     def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
         opcodes = lost_work.opcodes_of(same, self._facts["metrics"])
         if not opcodes or self.kernel.source is None:

@@ -98,8 +98,8 @@ def _version(package: str) -> str:
 def static(prepared: Prepared, arm: Arm) -> list[dict[str, Any]]:
     """What was launched and what it is made of: launch sizes and knobs, registers, static opcodes.
 
-    `source` says which: launch, ptxas or sass.  Static opcode counts are named `sass_static`, their opcode is the instance: a
-    loop's body counts once, so they are no dynamic counts.
+    `source` says which: launch, ptxas or sass.  Static opcode counts are named `sass_static` (`sass_static@math` those of role
+    math, where line information tells), their opcode is the instance: a loop's body counts once, so they are no dynamic counts.
     """
     rows: list[tuple[str, str, str, str, str, float, str]] = []
     for knob, value in arm.knobs.items():
@@ -122,6 +122,8 @@ def static(prepared: Prepared, arm: Arm) -> list[dict[str, Any]]:
             sizes["residency"] = (held.ctas, "1", "ptxas")
         rows += [(step.stage, step.entry, m, "", u, v, s) for m, (v, u, s) in sizes.items()]
         rows += [(step.stage, step.entry, "sass_static", op, "inst", n, "sass") for op, n in entry.opcodes.items()]
+        for role, counts in entry.opcodes_by_role.items():
+            rows += [(step.stage, step.entry, f"sass_static@{role}", op, "inst", n, "sass") for op, n in counts.items()]
     return _counters(rows)
 
 

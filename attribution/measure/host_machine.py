@@ -54,6 +54,9 @@ class HostMachine:
     def build(self, arm: Arm) -> str:
         return ""
 
+    def builds(self) -> dict[str, str]:
+        return {}
+
     def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
         return ""
 

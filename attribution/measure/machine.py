@@ -68,6 +68,9 @@ class Machine(Protocol):
     def build(self, arm: Arm) -> str:
         """Identity of the arm's build, '' where nothing is built.  Raises BuildError."""
 
+    def builds(self) -> dict[str, str]:
+        """Identity -> hash of the machine code, of every build so far."""
+
     def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
         """What of `same` the arm's build lacks altogether, in a sentence; '' when nothing is missing or nothing is built."""
 

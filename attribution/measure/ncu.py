@@ -8,7 +8,9 @@ Misuse: a duration under ncu is a scope of its own; the counts are what is wante
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 from attribution.errors import DataError, MeasureError
 
 REPORT = "profile.ncu-rep"
+LIMIT_S = 30
 RANGE = "attr"
 """The outer NVTX range: only launches inside it are profiled."""
 
@@ -93,6 +96,16 @@ def range_name(arm: int, step: int, stage: str) -> str:
 def missing() -> str:
     """Why ncu cannot be used here, '' when it can be tried."""
     return "" if shutil.which("ncu") else "ncu is not on the PATH: install Nsight Compute"
+
+
+def version(ncu: str = "ncu") -> str:
+    """What the tool says of itself, such as 2025.3.1.0; `unknown` where it does not say."""
+    try:
+        done = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    found = re.search(r"^Version (\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found else "unknown"
 
 
 def command(worker: Sequence[str], report: Path, metrics: Sequence[str], ncu: str = "ncu") -> list[str]:

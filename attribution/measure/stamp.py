@@ -97,8 +97,8 @@ class Stamps:
         raw = self._buffer[: count * self.sms * STAMP_BYTES].cpu().numpy().tobytes()
         return np.frombuffer(raw, np.dtype(FIELDS)).reshape(count, self.sms)
 
-    def timer(self) -> dict[str, float]:
-        """Facts of %globaltimer here: tick, spread of the SMs' offsets, both in ns."""
+    def timer(self) -> dict[str, Any]:
+        """Facts of %globaltimer here: tick, offset of each SM by its number (None: not seen) and their spread, in ns."""
         import numpy as np
         import torch
 
@@ -112,12 +112,14 @@ class Stamps:
         self._launch("together", self._wide, *pointers, np.int32(rounds))
         stamps = out.cpu().numpy()
         whole = stamps[(stamps > 0).all(axis=1)]
-        offsets = clocks.timer_offsets_ns(whole) if len(whole) else np.array([np.nan])
+        offsets = clocks.timer_offsets_ns(whole) if len(whole) else np.full(self.sms, np.nan)
+        seen = sm.cpu().numpy()
         return {
             "tick_ns": clocks.tick_ns(steps.cpu().numpy()),
+            "timer_offsets_ns": clocks.by_sm(seen, offsets, self.sms),
             "timer_offset_spread_ns": float(offsets.max() - offsets.min()),
             "timer_offset_rounds": len(whole),
-            "sms_seen": len(np.unique(sm.cpu().numpy())),
+            "sms_seen": len(np.unique(seen)),
         }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution.declare import Kernel, Variant
-from attribution.measure import stopping
+from attribution.measure import ncu, stopping, timing
 from attribution.measure.beside import Beside
 from attribution.measure.blame import Blame
 from attribution.measure.jobfile import Options, Order
@@ -74,11 +74,19 @@ class Done:
     lost: Sequence[tuple[int, str, str, str]]
     skips: Sequence[Skip]
     cost: Mapping[str, float]
+    builds: Mapping[str, str]
+    ncu: str
 
     def measuring(self, skipped: Sequence[Skip] = ()) -> dict[str, Any]:
         """How it was measured, and what was not."""
-        lost = [[question, arm, reason] for _, question, arm, reason in self.lost]
-        return {**as_json(asdict(self.options)), "lost": lost, "skipped": [asdict(s) for s in (*skipped, *self.skips)]}
+        return {
+            **as_json(asdict(self.options)),
+            "warm_ups": {"least": 1, "most": timing.WARM_UPS, "within_ns": timing.WARM_UP_NS, "rounds": 1},
+            "builds": dict(self.builds),
+            "ncu": self.ncu,
+            "lost": [[question, arm, reason] for _, question, arm, reason in self.lost],
+            "skipped": [asdict(skip) for skip in (*skipped, *self.skips)],
+        }
 
 
 def go_through(
@@ -127,6 +135,8 @@ def go_through(
         stopping=ended.values["stopping"],
         lost=order.refused,
         skips=skips,
+        builds=ended.values["builds"],
+        ncu=ncu.version() if "ncu" in options.scopes else "",
         cost={name: round(seconds, 3) for name, seconds in cost.items()},
     )
 

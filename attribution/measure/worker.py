@@ -96,11 +96,17 @@ class Worker:
     tell: Tell
     began: Callable[[int], None]
     facts: dict[str, Any] = field(default_factory=dict)
-    """What is told at the end: rounds that were run, how the stopping rule ended, seconds in runs and in checks."""
+    """What is told at the end: rounds that were run, how the stopping rule ended, hashes of builds, seconds in runs and checks."""
 
     def time(self) -> None:
         """Measure what is not done yet."""
-        self.facts = {"rounds": self.todo[0].plan.rounds, "stopping": None, "runs_s": 0.0, "checks_s": 0.0}
+        self.facts = {
+            "rounds": self.todo[0].plan.rounds,
+            "stopping": None,
+            "builds": {},
+            "runs_s": 0.0,
+            "checks_s": 0.0,
+        }
         for point in self.todo:
             # A rule's last decision is not kept: such a point is gone through again, and measures nothing.
             if self.order.rule is not None or len(point.done()) < len(point.runs):
@@ -123,6 +129,7 @@ class Worker:
         job = Job(point.plan, self.kernel, machine, point, order.rule, refused, began, order.options.keep_s, order.same)
         job.execute(progress)
         self.facts |= {"rounds": job.rounds_run, "stopping": job.judge.facts() if job.judge else None}
+        self.facts["builds"] |= machine.builds()
         for name, spent in (("runs_s", job.runs_s), ("checks_s", job.checks_s)):
             self.facts[name] = round(self.facts[name] + spent, 3)
 

@@ -12,7 +12,7 @@ from untraced import untraced
 from attribution import build as building
 from attribution.build import build, cached, compile_target, source, target
 from attribution.build import cache as build_cache
-from attribution.build.sass import disassemble, opcode_counts, text_sections
+from attribution.build.sass import disassemble, opcode_counts, role_counts, text_sections
 from attribution.declare import Entry, kernel_names, load_kernel, shipped_root
 from attribution.errors import BuildError, InputError
 
@@ -349,6 +349,60 @@ def test_opcodes_are_counted_without_predicates_and_suffixes():
         "one": {"LDC": 1, "STG": 1, "UIADD3": 1, "QGMMA": 1},
         "two": {"EXIT": 1},
     }
+
+
+LISTING = """
+.text.one:
+	//## File "/k/k.cu", line 9
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+	//## File "/k/ptx.cuh", line 4 inlined at "/k/load.cuh", line 7
+	//## File "/k/load.cuh", line 7 inlined at "/k/k.cu", line 12
+	//## File "/k/k.cu", line 12
+        /*0010*/                   UTMALDG.2D [UR8], [UR4] ;
+        /*0020*/                   UMOV UR4, 0x1 ;
+	//## File "/k/load.cuh", line 3 inlined at "/k/math.cuh", line 8
+	//## File "/k/math.cuh", line 8 inlined at "/k/k.cu", line 14
+	//## File "/k/k.cu", line 14
+        /*0030*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, gdesc[UR4], R24, gsb0 ;
+.text.two:
+        /*0000*/                   EXIT ;
+"""
+
+
+def test_opcodes_belong_to_the_role_whose_file_they_were_inlined_into_last():
+    assert role_counts(LISTING, ("load", "math")) == {
+        "one": {"load": {"UTMALDG": 1, "UMOV": 1}, "math": {"QGMMA": 1}},
+    }
+    assert opcode_counts(LISTING)["one"] == {"LDC": 1, "UTMALDG": 1, "UMOV": 1, "QGMMA": 1}
+    assert role_counts(LISTING, ("sum",)) == {
+        "one": {"sum": {"LDC": 1, "UTMALDG": 1, "UMOV": 1, "QGMMA": 1}},
+        "two": {"sum": {"EXIT": 1}},
+    }
+
+
+def test_a_real_build_knows_which_role_an_instruction_is_of(tmp_path, cache):
+    headers = {
+        "load.cuh": "__device__ inline float loaded(const float* x) { return __ldg(x + threadIdx.x); }\n",
+        "math.cuh": '#include "load.cuh"\n__device__ inline float twice(float x) { return __fmaf_rn(x, x, 2.0f * x); }\n',
+    }
+    text = """
+#include "load.cuh"
+#include "math.cuh"
+extern "C" __global__ void tiny(const float* x, float* y) { y[threadIdx.x] = twice(loaded(x)); }
+"""
+    made = build(tiny(tmp_path, text, headers=headers), {}, cache=cache)
+    by_role = made.entry("tiny").opcodes_by_role
+    assert by_role["load"]["LDG"] == 1
+    assert by_role["math"]["FFMA"] == 1
+    assert "LDG" not in by_role["math"]
+    assert "STG" not in by_role["load"] | by_role["math"]
+    assert cached(target(tiny(tmp_path, text, headers=headers), {}), cache).entry("tiny").opcodes_by_role == by_role
+
+
+def test_the_hash_of_machine_code_is_that_of_the_code_wherever_its_source_lies(tmp_path, cache):
+    one, two = (build(tiny(tmp_path / place, PLAIN), {}, cache=tmp_path / place / "c") for place in ("1", "2"))
+    other = build(tiny(tmp_path / "3", PLAIN), {"WORK": False}, cache=cache)
+    assert one.code_sha256 == two.code_sha256 != other.code_sha256
 
 
 def test_opcode_counts_add_up_to_the_size_of_the_code(tmp_path, cache):

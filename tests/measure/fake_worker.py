@@ -57,6 +57,9 @@ class Machine:
     def build(self, arm: Any) -> str:
         return f"build of {arm.flags}"
 
+    def builds(self) -> dict[str, str]:
+        return {"build": "code"}
+
     def lost_work(self, base: Any, arm: Any, same: Any) -> str:
         return f"its work is lost: {list(same)}" if self.what == "lost_work" and arm.name == self.arm else ""
 

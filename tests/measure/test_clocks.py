@@ -46,6 +46,13 @@ def test_offsets_are_found_under_jitter() -> None:
     np.testing.assert_allclose(clocks.timer_offsets_ns(rounds), planted)
 
 
+def test_offsets_belong_to_the_numbers_of_their_sms() -> None:
+    """SM 3 is missing, and CTAs do not lie in the order of the SMs."""
+    found = clocks.by_sm(np.array([4, 0, 2, 1]), np.array([64.0, 0.0, -32.0, 32.0]), 4)
+    assert found == [0.0, 32.0, -32.0, None, 64.0]
+    assert clocks.by_sm(np.array([1, 0]), np.array([np.nan, np.nan]), 2) == [None, None]
+
+
 def reading(**values: Any) -> Reading:
     return Reading(**{"sm_clock_mhz": 1980.0, "highest_mhz": 1980.0, "reasons": (), "others": 0, **values})
 

@@ -34,6 +34,15 @@ def test_the_command_line_states_every_policy() -> None:
         ncu.command(["x"], Path("r"), [])
 
 
+def test_the_tool_says_its_version_or_it_is_unknown(tmp_path: Path) -> None:
+    tool = tmp_path / "ncu"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA (R) Nsight Compute'; echo 'Version 2025.3.1.0 (build 36400806)'\n")
+    tool.chmod(0o755)
+    assert ncu.version(str(tool)) == "2025.3.1.0"
+    tool.write_text("#!/bin/sh\necho hello\n")
+    assert ncu.version(str(tool)) == ncu.version(str(tmp_path / "none")) == "unknown"
+
+
 def test_missing_permission_says_what_to_do() -> None:
     log = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     assert "NVreg_RestrictProfilingToAdminUsers=0" in ncu.explain(log)

@@ -48,7 +48,9 @@ def test_a_worker_without_faults_leaves_a_whole_recording(
     assert set(traced["round"]) == {0, 1}
     assert traced["flags"].astype(str).str.contains('"TRACE": 1').all()
     assert made.manifest["machine"]["name"] == "NVIDIA F200"
-    assert made.manifest["measuring"]["lost"] == []
+    measuring = made.manifest["measuring"]
+    assert (measuring["lost"], measuring["builds"], measuring["ncu"]) == ([], {"build": "code"}, "")
+    assert measuring["warm_ups"]["most"] >= measuring["warm_ups"]["least"] == 1
     assert not (tmp_path / "a.partial").exists()
     found = answers(made, "operator").set_index("arm")
     assert found.loc["scalar", "time_ratio"] == pytest.approx(1.05, abs=1e-3)
