@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from attribution.analyze import overlap, spans, tails
+from attribution.analyze import active, overlap, spans, tails
 from attribution.declare import Kernel, load_kernel, shipped_root
 from attribution.recording import write_tables
 from attribution.tables import conform
@@ -79,9 +79,9 @@ def _ratio(kernel: Kernel, events: pd.DataFrame) -> float:
             pd.read_parquet(Path(folder) / "rec" / "events.parquet")
             middle = time.perf_counter()
             found = spans.spans(events, lanes, kernel.roles, kernel.events)
-            active = overlap.processing(found)
-            tails.per_sm(found, rows, SMS, active)
-            overlap.roles(found, active)
+            when = active.processing(found)
+            tails.per_sm(found, rows, SMS, when)
+            overlap.roles(found, when)
             times.append(time.perf_counter() - middle)
             reads.append(middle - begin)
     return statistics.median(times) / statistics.median(reads)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from attribution.analyze.spans import LANE, lane_keys, stretches
+from attribution.analyze.nesting import LANE, lane_keys, stretches
 from attribution.errors import DataError
 
 

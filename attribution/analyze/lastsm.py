@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attribution.analyze import overlap
+from attribution.analyze.active import union_ns
 
 SHARES = ["fill", "processing", "wait_upstream", "wait_consumer", "drain", "unowned", "idle"]
 """Columns of `account`; they add up to 1."""
@@ -88,5 +89,5 @@ def _covered(ctas: pd.DataFrame) -> pd.Series:
     known, group = np.unique(runs, return_inverse=True)
     begin, end = (ctas[c].to_numpy(np.int64) for c in ("begin", "end"))
     order = np.lexsort((begin, group))
-    sizes: NDArray[np.int64] = overlap.union_ns(group[order], begin[order], end[order], len(known))
+    sizes: NDArray[np.int64] = union_ns(group[order], begin[order], end[order], len(known))
     return pd.Series(sizes, index=known)

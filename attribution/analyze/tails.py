@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from attribution.analyze.overlap import Active, processing, union_of_lanes
-from attribution.analyze.spans import stretches
+from attribution.analyze.active import Active, processing, union_of_lanes
+from attribution.analyze.nesting import stretches
 from attribution.errors import DataError
 
 
 def per_sm(spans: pd.DataFrame, rows: pd.DataFrame, sms: int, active: Active | None = None) -> pd.DataFrame:
     """run, sm, ctas, rows, busy_ns (at least one role processes), finish_ns; `sms` rows a run.
 
-    active: `overlap.processing(spans)`, where it is known.  Raises DataError.
+    active: `active.processing(spans)`, where it is known.  Raises DataError.
     """
     for name, frame in (("spans", spans), ("rows", rows)):
         if len(frame) and not 0 <= int(frame["sm"].min()) <= int(frame["sm"].max()) < sms:

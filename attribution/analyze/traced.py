@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from attribution.analyze import believable, overlap, spans, tails
+from attribution.analyze.active import processing
 from attribution.declare import Event, nearest
 from attribution.errors import DataError, InputError
 from attribution.measured import TRACED, first_axis
@@ -87,7 +88,7 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     rows = rows[rows["run"] == number]
     spans.check_complete(mine["lanes"], roles)
     found = spans.spans(mine["events"], mine["lanes"], roles, declared)
-    active = overlap.processing(found)
+    active = processing(found)
     return Trace(
         row["arm"],
         number,

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attribution.analyze import overlap, tails
+from attribution.analyze import active, chunks, overlap, tails
+from attribution.analyze.active import Active, union_ns
 from attribution.errors import DataError
 
 ROLES = ["tma", "math", "topk"]
@@ -28,9 +29,9 @@ def spans(*rows: tuple[int, str, int, int, str], sm: int = 0, run: int = 0) -> p
 def test_union_not_sum() -> None:
     """[(0,10),(2,4),(3,9),(12,15)] is busy 13, whatever the order."""
     begin, end = np.array([12, 2, 0, 3]), np.array([15, 4, 10, 9])
-    assert overlap.union_ns(np.zeros(4, np.int64), begin, end, 1).tolist() == [13]
-    assert overlap.union_ns(np.array([2, 2, 0]), np.array([0, 5, 0]), np.array([5, 9, 4]), 3).tolist() == [4, 0, 9]
-    assert overlap.union_ns(*np.zeros((3, 0), np.int64), 2).tolist() == [0, 0]
+    assert union_ns(np.zeros(4, np.int64), begin, end, 1).tolist() == [13]
+    assert union_ns(np.array([2, 2, 0]), np.array([0, 5, 0]), np.array([5, 9, 4]), 3).tolist() == [4, 0, 9]
+    assert union_ns(*np.zeros((3, 0), np.int64), 2).tolist() == [0, 0]
 
 
 def test_union_agrees_with_counting_on_a_line() -> None:
@@ -38,7 +39,7 @@ def test_union_agrees_with_counting_on_a_line() -> None:
     group = rng.integers(0, 5, 300)
     begin = rng.integers(0, 1000, 300)
     end = begin + rng.integers(0, 9, 300)
-    sizes = overlap.union_ns(group, begin, end, 5)
+    sizes = union_ns(group, begin, end, 5)
     for key, size in enumerate(sizes):
         line = np.zeros(1100, dtype=bool)
         for b, e in zip(begin[group == key], end[group == key], strict=True):
@@ -193,7 +194,8 @@ def nested(ctas: int, batches: int, seed: int, cross: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("chunk", [16, 1 << 17])
 def test_nested_waits_agree_with_counting_on_a_line(cross: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of taking waits out of work, in one chunk and in many, and in any order of the spans."""
-    monkeypatch.setattr(overlap, "CHUNK", chunk)
+    for module in (overlap, active, chunks):
+        monkeypatch.setattr(module, "CHUNK", chunk)
     frame = nested(5, 6, seed=4, cross=cross)
     line: dict[tuple[int, str], np.ndarray] = {}
     for cta, role, begin, end, wait in frame[["cta", "role", "begin_ns", "end_ns", "wait"]].itertuples(index=False):
@@ -223,8 +225,8 @@ def test_a_piece_ends_where_a_cta_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     cta, run = np.repeat([0, 1, 2, 0], [2, 1, 2, 1]), np.repeat([0, 1], [5, 1])
     starts = np.array([0, 4, 6, 9, 12, 15])  # of lanes
     none = np.zeros(17, np.int64)
-    active = overlap.Active(run, cta, cta, np.array([0, 1, 0, 0, 1, 0]), starts, none, none)
-    assert [(c.start, c.stop) for c in overlap._pieces(active)] == [(0, 2), (2, 3), (3, 5), (5, 6)]
+    when = Active(run, cta, cta, np.array([0, 1, 0, 0, 1, 0]), starts, none, none)
+    assert [(c.start, c.stop) for c in overlap._pieces(when)] == [(0, 2), (2, 3), (3, 5), (5, 6)]
 
 
 def test_the_fill_and_drain_of_ctas_with_one_role_each_are_their_own() -> None:

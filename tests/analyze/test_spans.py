@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from planted import PLANTED_EVENTS, PLANTED_ROLES, traced
 
+from attribution.analyze import nesting
 from attribution.analyze import spans as sp
 from attribution.declare import Event
 from attribution.errors import DataError
@@ -211,13 +212,13 @@ def walk(rng: np.random.Generator, flat: bool, count: int = 3) -> list[tuple[int
 
 def by_stack(frame: pd.DataFrame) -> set[tuple[int, int]]:
     """Pairs of positions, lane by lane, with nothing but a stack."""
-    key = sp.lane_keys(frame)
+    key = nesting.lane_keys(frame)
     edge, event = frame["edge"].to_numpy(), frame["event"].to_numpy()
-    return {p for k in np.unique(key) for p in sp._stack(np.flatnonzero(key == k), edge, event)}
+    return {p for k in np.unique(key) for p in nesting._stack(np.flatnonzero(key == k), edge, event)}
 
 
 def positions(frame: pd.DataFrame) -> set[tuple[int, int]]:
-    first, last = (np.arange(len(frame))[where] for where in sp._pairs(frame))
+    first, last = (np.arange(len(frame))[where] for where in nesting.pairs_of(frame))
     return set(zip(first.tolist(), last.tolist(), strict=True))
 
 
@@ -227,19 +228,19 @@ def test_every_way_of_pairing_agrees_with_a_stack(flat: bool) -> None:
     rng = np.random.default_rng(7)
     rows = [(cta, 0, code, edge, 0) for cta in range(12) for code, edge in walk(rng, flat)]
     frame = events(*rows)
-    edge, event, key = frame["edge"].to_numpy(), frame["event"].to_numpy(), sp.lane_keys(frame)
+    edge, event, key = frame["edge"].to_numpy(), frame["event"].to_numpy(), nesting.lane_keys(frame)
     wanted = by_stack(frame)
     assert len(wanted) == len(frame) // 2
-    assert sp._alternate(edge, event) is flat
-    starts = sp.stretches({c: frame[c].to_numpy() for c in sp.LANE})
-    found = sp._peeled(edge, event, starts)
+    assert nesting._alternate(edge, event) is flat
+    starts = nesting.stretches({c: frame[c].to_numpy() for c in nesting.LANE})
+    found = nesting._peeled(edge, event, starts)
     assert found is not None
-    for first, last in (found, sp._nested(key, edge, event)):
+    for first, last in (found, nesting._nested(key, edge, event)):
         assert set(zip(first.tolist(), last.tolist(), strict=True)) == wanted
     assert positions(frame) == wanted
     for _ in range(20):
         lost = frame.drop(index=rng.choice(len(frame), 5, replace=False)).reset_index(drop=True)
-        first, last = sp._nested(sp.lane_keys(lost), lost["edge"].to_numpy(), lost["event"].to_numpy())
+        first, last = nesting._nested(nesting.lane_keys(lost), lost["edge"].to_numpy(), lost["event"].to_numpy())
         assert set(zip(first.tolist(), last.tolist(), strict=True)) == by_stack(lost)
 
 
