@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from attribution.claim import answers
 from attribution.claim.expectations import claims, overturned
 from attribution.claim.void import void_reasons
-from attribution.recording import open_recording
+from attribution.recording import Recording, open_recording
 
 TRACES = Path(__file__).parents[1] / "traces"
 RECORDINGS = sorted(p.parent for p in TRACES.glob("*/manifest.json"))
@@ -44,6 +45,36 @@ def test_loads_and_answers(path: Path) -> None:
     gone = [{(q, q), (q, a)} & lost != set() for q, a in zip(found["question"], found["arm"], strict=True)]
     expected = [a or b for a, b in zip(listed, gone, strict=True)]
     assert (found["verdict"] == "void").tolist() == expected, found[["arm", "scope", "verdict", "reasons"]]
+
+
+def unlike(recording: Recording) -> tuple[int, list[str]]:
+    """How many counts that must be equal were taken several times of one arm, and those of which the launches differ."""
+    same = {quantity for variant in recording.manifest["variants"].values() for quantity in variant["same"]}
+    runs = recording.table("runs")[["run", "arm", "inputs"]].astype({"arm": str, "inputs": str})
+    counters = recording.table("counters").astype({"metric": str, "scope": str, "stage": str, "instance": str})
+    mine = counters[counters["metric"].isin(same) & (counters["scope"] == "ncu")].merge(runs, on="run")
+    key = ["arm", "inputs", "stage", "metric", "instance"]
+    found = mine.groupby([*key, "run"])["value"].sum().groupby(key).agg(["count", "nunique"])
+    several = found[found["count"] > 1]
+    return len(several), [str(name) for name in several.index[several["nunique"] > 1]]
+
+
+def test_what_must_be_equal_is_equal_in_all_profiled_launches_of_one_arm() -> None:
+    """Else one counted launch of an arm would say nothing of its other runs."""
+    counted = 0
+    for recording in (r for r in map(open_recording, RECORDINGS) if r.manifest["kind"] == "run"):
+        count, differ = unlike(recording)
+        assert differ == [], recording.path.name
+        counted += count
+    assert counted >= 24
+    spoiled = open_recording(TRACES / "h200-index-topk-ledger").table("counters").astype({"metric": str, "scope": str})
+    first = spoiled.index[
+        (spoiled["metric"] == "tensor_instructions") & (spoiled["scope"] == "ncu") & (spoiled["value"] > 0)
+    ][0]
+    spoiled.loc[first, "value"] += 1
+    real = open_recording(TRACES / "h200-index-topk-ledger")
+    tables = {"runs": real.table("runs"), "counters": spoiled}
+    assert len(unlike(SimpleNamespace(manifest=real.manifest, table=tables.__getitem__))[1]) == 1  # type: ignore[arg-type]
 
 
 INTERVAL = re.compile(r"\[\s*([-\d.e]+)\s*,\s*([-\d.e]+)\s*\]")
