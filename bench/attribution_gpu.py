@@ -27,12 +27,12 @@ from attribution.measure.runs import planned_runs
 from attribution.plan import Overrides, Plan, json_text, plan
 
 RUNGS = ("load_only", "math_only", "score_only", "filter_only", "select_only")
-SERIAL = ("serial", "serial_filter_only")
 MECHANISMS = (
-    "serial", "scan_reserved", "shared", "split", "no_spill", "block_q_1", "block_q_2", "two_stages",
+    "serial", "serial_filter_only", "scan_reserved", "shared", "split", "no_spill", "block_q_1", "block_q_2", "two_stages",
     "ctas_264", "packed", "unfused", "unfused_topk",
 )  # fmt: skip
 VERSIONS = ("version_serial", "version_overlapped", "version_counts", "version_spill", "version_final")
+CTAS = ("ctas_66", "ctas_86", "ctas_103", "ctas_144", "ctas_160")
 ROWS: Mapping[str, FlagValue] = {"SCHEDULE": "rows"}
 """Whole rows stay on one SM, so that a law of rows can be asked for."""
 LONG: Mapping[str, int] = {"q": 4096, "n": 131072}
@@ -44,7 +44,8 @@ SMS = 132
 class Asked:
     """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured.
 
-    `profiled`: arms whose main kernel Nsight Compute counts; empty: all.
+    `profiled`: arms whose main kernel Nsight Compute counts, about two seconds each; empty: all.  `rest`: of the card after each
+    turn, as a multiple of the turn's work; effects of some per cent need no longer one.
     """
 
     variants: tuple[str, ...]
@@ -55,6 +56,8 @@ class Asked:
     samples: int = 4
     scopes: tuple[str, ...] = ("event",)
     profiled: tuple[str, ...] = ()
+    base_turns: int = 1
+    rest: float = 1.0
     distributions: tuple[str, ...] = ("normal",)
 
     def pilot(self) -> Asked:
@@ -80,6 +83,8 @@ class Asked:
             timeout_s=60.0,
             profiled_stages=("main",),
             profiled_arms=self.profiled,
+            base_turns=self.base_turns,
+            rest=self.rest,
         )
 
 
@@ -89,8 +94,16 @@ def _prefix(variant: str) -> str:
 
 
 RECORDINGS = {
-    "ledger": Asked((*RUNGS, *SERIAL), (LONG,), traced_rounds=4, scopes=("event", "ncu")),
-    "rows": Asked(("score_only", "ctas_*"), (LONG,), ROWS, rounds=10),
+    "ledger": Asked(
+        (*RUNGS, "serial", "block_q_1", "block_q_2"),
+        (LONG,),
+        rounds=10,
+        traced_rounds=3,
+        scopes=("event", "ncu"),
+        base_turns=3,
+        rest=REST,
+    ),
+    "rows": Asked(("score_only", *CTAS), (LONG,), ROWS, rounds=8, scopes=("event", "ncu"), profiled=("full", *CTAS)),
     "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0),
     "slack": Asked(
         ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"),
@@ -112,11 +125,10 @@ RECORDINGS = {
             *({"q": q, "n": 131072} for q in (64, 512, 2048)),
         ),
         rounds=3,
-        traced_rounds=1,
-        scopes=("event", "graph", "ncu"),
-        profiled=("full", "math_only", "serial", "block_q_1", "block_q_2"),
+        traced_rounds=0,
+        scopes=("event", "graph"),
     ),
-    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu")),
+    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu"), base_turns=3),
 }
 
 
