@@ -22,7 +22,7 @@ from attribution.build import build
 from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
 from attribution.errors import AttrError
 from attribution.measure import probe, sweep, watch
-from attribution.measure.jobfile import Options
+from attribution.measure.jobfile import REST, Options
 from attribution.measure.runs import planned_runs
 from attribution.plan import Overrides, Plan, json_text, plan
 
