@@ -8,22 +8,21 @@ Misuse: never import this module to look something up; it is run as a child proc
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from attribution.build import Build, build
 from attribution.declare import Kernel
-from attribution.errors import InputError, MeasureError
+from attribution.errors import MeasureError
 from attribution.launch import Ceiling
 from attribution.measure import ceilings, clocks, cold, facts, lost_work, ncu, stamp, timing, worker
 from attribution.measure.context import guarded
 from attribution.measure.cuda_case import CudaCase
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import Case, Measured
+from attribution.measure.points import gpu_module
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.profiled import PROFILES
 from attribution.measure.traced import trace_tables
@@ -34,18 +33,6 @@ STAMPS = 4096
 """Stamps that can be held until they are read: more than one turn puts."""
 TURN_NS = 20e6
 """What the samples of one turn should take at most: after some 50 ms of work a card at its power limit slows down."""
-
-
-def gpu_module(kernel: Kernel) -> ModuleType:
-    """The module in the kernel's folder that `Kernel.gpu` names.  Raises InputError."""
-    if kernel.gpu is None:
-        raise InputError(f"kernel {kernel.name} names no GPU module: it runs on the host machine only")
-    package = next(name for name, m in sys.modules.items() if getattr(m, "KERNEL", None) is kernel)
-    module = importlib.import_module(f"{package}.{kernel.gpu}")
-    for name in ("inputs", "operator", "reference", "check"):
-        if not callable(getattr(module, name, None)):
-            raise InputError(f"kernel {kernel.name}: its GPU module {kernel.gpu} has no function {name}")
-    return module
 
 
 class CudaMachine:

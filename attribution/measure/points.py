@@ -8,6 +8,7 @@ Misuse: rounds pair arms inside a point; two points were measured at different t
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +72,19 @@ def all_runs(points: Sequence[Point]) -> Iterator[tuple[int, Point, PlannedRun]]
 
 def part(kernel: Kernel, name: str) -> ModuleType:
     """The module `name` of the kernel's own folder."""
-    return importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.{name}")
+    package = next(name for name, m in sys.modules.items() if getattr(m, "KERNEL", None) is kernel)
+    return importlib.import_module(f"{package}.{name}")
+
+
+def gpu_module(kernel: Kernel) -> ModuleType:
+    """The module in the kernel's folder that `Kernel.gpu` names.  Raises InputError."""
+    if kernel.gpu is None:
+        raise InputError(f"kernel {kernel.name} names no GPU module: it runs on the host machine only")
+    module = part(kernel, kernel.gpu)
+    for name in ("inputs", "operator", "reference", "check"):
+        if not callable(getattr(module, name, None)):
+            raise InputError(f"kernel {kernel.name}: its GPU module {kernel.gpu} has no function {name}")
+    return module
 
 
 def use_files(kernel: Kernel, files: Files) -> None:

@@ -126,16 +126,16 @@ def go_through(
     timed_s = time.monotonic() - began_s
     beside = Beside(todo, partial, command, options, blame.refused)
     skips = beside.add(lambda mode, wrapped: start(replace(order, mode=mode), wrapped, wait=True))
-    cost = {"wall_s": time.monotonic() - began_s, "timed_worker_s": timed_s}
-    cost |= {name: ended.values[name] for name in ("runs_s", "checks_s")}
+    told = ended.values
+    cost = {"wall_s": time.monotonic() - began_s, "timed_worker_s": timed_s} | {
+        n: told[n] for n in ("runs_s", "checks_s")
+    }
     return Done(
         machine=json.loads((partial.folder / MACHINE).read_text(encoding="utf-8")),
         options=options,
-        rounds=ended.values["rounds"],
-        stopping=ended.values["stopping"],
+        **{name: told[name] for name in ("rounds", "stopping", "builds")},
         lost=order.refused,
         skips=skips,
-        builds=ended.values["builds"],
         ncu=ncu.version() if "ncu" in options.scopes else "",
         cost={name: round(seconds, 3) for name, seconds in cost.items()},
     )

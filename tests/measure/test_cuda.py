@@ -20,6 +20,7 @@ from attribution.measure import cuda, facts, probe, start
 from attribution.measure.context import guarded
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import MachineLost
+from attribution.measure.points import gpu_module
 from attribution.measure.prepared import _argument
 from attribution.measure.traced import rows_of, trace_tables
 from attribution.plan import Arm
@@ -127,7 +128,7 @@ def test_a_gpu_module_without_its_functions_is_a_sentence(hello: Kernel, monkeyp
     empty.inputs = lambda *a: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, f"{package}.gpu", empty)
     with pytest.raises(InputError, match="gpu has no function operator"):
-        cuda.gpu_module(hello)
+        gpu_module(hello)
 
 
 class Lost(RuntimeError):
