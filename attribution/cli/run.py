@@ -126,9 +126,11 @@ def remarks(recording: Recording) -> list[str]:
         word = "reached" if facts["stopping"]["reached"] else "not reached"
         lines.append(f"precision {word}: {facts['stopping']['reason']}")
     if cost := facts.get("cost"):
-        rest = 1 - cost["runs_s"] / cost["wall_s"]
+        timed_s = cost.get("timed_worker_s", cost["wall_s"])
+        rest_s = timed_s - cost["runs_s"] - cost["checks_s"]
         lines.append(
-            f"{cost['wall_s']:.1f} s in all, {cost['runs_s']:.1f} s of it in timed runs with their rests, "
-            f"{cost['checks_s']:.1f} s checking outputs; {100 * rest:.0f} % was not measuring"
+            f"{cost['wall_s']:.1f} s in all: {cost['runs_s']:.1f} s in timed runs with their rests, {cost['checks_s']:.1f} s "
+            f"checking outputs, {cost['wall_s'] - timed_s:.1f} s under profilers; {100 * rest_s / cost['wall_s']:.0f} % was not "
+            "measuring (imports, builds, set-up)"
         )
     return lines

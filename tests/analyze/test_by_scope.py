@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from attribution.analyze.by_scope import by_scope, difference
+from attribution.cli.run import remarks
 from attribution.errors import DataError, InputError
 from attribution.recording import Recording, open_recording
 
@@ -63,3 +64,14 @@ def test_the_verb_prints_the_table_and_refuses_a_difference(attr: Any) -> None:
     done = attr("scopes", "h200-scopes", "--minus", "graph")
     assert done.code == 2
     assert "give it twice" in done.err
+
+
+def test_all_instruments_together_took_less_than_90_s_and_it_says_what_was_not_measuring(recording: Recording) -> None:
+    cost = recording.manifest["cost"]
+    assert set(recording.manifest["measuring"]["scopes"]) == {"event", "graph", "cupti", "ncu"}
+    assert 0 < cost["runs_s"] < cost["timed_worker_s"] < cost["wall_s"] < 90
+    (line,) = remarks(recording)
+    assert line == (
+        "56.3 s in all: 6.7 s in timed runs with their rests, 9.9 s checking outputs, 30.9 s under profilers; "
+        "16 % was not measuring (imports, builds, set-up)"
+    )
