@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -92,6 +93,20 @@ time.sleep(600)
         Partial(tmp_path / "a", {"rounds": 4}, True)
     del mine
     Partial(tmp_path / "a", {"rounds": 4}, True)
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"], ["--overwrite"]], ids=["plain", "resume", "overwrite"])
+def test_attr_run_into_a_folder_that_another_one_measures_into_is_a_sentence(
+    attr: Any, tmp_path: Path, more: list[str]
+) -> None:
+    mine = Partial(tmp_path / "a", {"rounds": 4}, False)
+    mine.add([0], rows(0, 0))
+    asked = ["--kernel", "hello", "--variant", "scalar", "--machine", "host", "--shape", "rows=8"]
+    done = attr("run", *asked, "--out", tmp_path / "a", *more)
+    assert done.code == 2
+    assert "another process is measuring into" in done.err
+    assert mine.done() == {0}
+    assert not (tmp_path / "a").exists()
 
 
 def test_runs_that_were_measured_together_are_kept_together_and_come_out_in_order(tmp_path: Path) -> None:
