@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attribution.analyze import stats
 from attribution.analyze.carry_over import carry_over
 from attribution.analyze.noise import Blocks, block_rounds, blocks, log_ratios, noise
 from attribution.errors import InputError
@@ -83,6 +84,15 @@ def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is
 def test_the_detectable_effect_at_131072_keys_on_the_steadier_card() -> None:
     (row,) = noise(open_recording(TRACES / OTHER_CARD)).to_dict("records")
     assert row["detectable_all"] <= 0.0015
+
+
+def test_one_turn_behind_the_set_up_is_half_of_the_noise_of_a_recording_that_counted_it() -> None:
+    """What the round that does not count is for: the first turn ran at 1650 MHz, all others at 1729 and more."""
+    ratios, _ = log_ratios(open_recording(TRACES / PLANTED), "full", "null", "operator", "graph")
+    whole, rest = (float(stats.detectable_effect(part)[0]) for part in (ratios, ratios[1:]))
+    assert whole > 0.0017
+    assert rest < 0.0011
+    assert np.abs(ratios).argmax() == 0
 
 
 def test_a_rest_that_was_too_short_shows_in_the_order() -> None:
