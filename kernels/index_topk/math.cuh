@@ -157,6 +157,11 @@ struct Role {
     keys.next(flag::KV_STAGES, flag::MATH_WARPGROUPS);
     return at;
   }
+  // The stage's number when these have been loaded from it.  An arrival overtakes loads that wait behind TopK's traffic, and
+  // then the copy engine overwrites what was not read yet (seen on an H200): so it is made to need their values.
+  __device__ __forceinline__ int when_read(int at, float a, float b) const {
+    return at + static_cast<int>((__float_as_uint(a) | __float_as_uint(b)) & threadIdx.y);  // blocks are flat: + 0
+  }
   __device__ __forceinline__ void give_back(int at) {
     __syncwarp();
     if (lane == 0) ptx::arrive(&s.empty[at]);
@@ -181,7 +186,7 @@ struct Role {
       } else {
         fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
       }
-      give_back(at);
+      give_back(when_read(at, scale, scale_8));
       if constexpr (R::reduces) {
         reduction.template add<1>(partial, d);
         reduction.finish(partial, lane, first, second);
@@ -208,7 +213,7 @@ struct Role {
       float first = 0.f, second = 0.f;
       const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
       if constexpr (!R::mma) fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
-      give_back(at);
+      give_back(when_read(at, scale, scale_8));
       if constexpr (R::reduces) {
         typename Reduction::Partial partial;
         reduction.add(partial, d);
