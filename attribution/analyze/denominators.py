@@ -82,7 +82,9 @@ class Split:
 
 
 def _shown(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f" [{low:.4f}, {high:.4f}]"
+    """The interval, where it is known and wider than the digits that are printed."""
+    ends = f"{low:.4f}", f"{high:.4f}"
+    return "" if math.isnan(low) or ends[0] == ends[1] else f" [{', '.join(ends)}]"
 
 
 def split(
