@@ -8,13 +8,15 @@ Misuse: what can be made before a run (outputs, lengths, scratch) is; what a lib
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attribution.declare import load_kernel, shipped_root
+from attribution.declare import load_kernel, module_of, shipped_root
 from attribution.errors import InputError
+from attribution.kernels import loaded
+from attribution.launch import Operator
+from attribution.measure.prepared import Prepared
 
 
 @dataclass(frozen=True)
@@ -124,15 +126,19 @@ def vllm_per_row(problem: Problem) -> Made:
 
 
 def _ours(**flags: str) -> Callable[[Problem], Made]:
-    """kernels/topk as it is tuned for the width, or with these flags and otherwise as it is declared."""
+    """kernels/topk as it is tuned for the width, or with these flags and otherwise as it is declared.
+
+    Made once, as any kernel that is measured: checking its arguments at each call takes the host longer than the card.
+    """
 
     def make(problem: Problem) -> Made:
         kernel, out = load_kernel(shipped_root(), "topk"), problem.indices()
-        topk = importlib.import_module(f"{kernel.inputs.__module__.partition('.')[0]}.operator").topk
-        return Made(
-            lambda: topk(problem.scores, problem.start, problem.end, problem.k, out=out, flags=flags or None),
-            {"indices": out},
-        )
+        operator = module_of(kernel, "operator")
+        overrides = {**(flags or operator.tuned(problem.scores.shape[1])), "K": problem.k}
+        resolved, module = loaded(kernel.folder, tuple(sorted(overrides.items())), out.device.index)
+        made = operator.make(problem.scores, problem.start, problem.end, resolved, out=out)
+        prepared = Prepared(kernel, Operator((made.launch,), {"indices": out}), module)
+        return Made(prepared.run, {"indices": out})
 
     return make
 

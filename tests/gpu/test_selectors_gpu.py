@@ -53,10 +53,10 @@ def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distributio
     prepared.poison()
     prepared.run()
     assert failed(gpu, inputs, prepared.operator.output, shape) == []
-    graph = prepared.graph()
+    replay = prepared.graph()
     inputs["scores"].copy_(gpu.inputs(shape, distribution, 2)["scores"])
     prepared.poison()
-    graph.replay()
+    replay()
     torch.cuda.synchronize()
     assert failed(gpu, inputs, prepared.operator.output, shape) == []
 
