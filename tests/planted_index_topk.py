@@ -16,7 +16,7 @@ from attribution.declare import Kernel, load_kernel
 FOLDER = Path("kernels") / "index_topk"
 MATH_ONLY: dict[str, Any] = dict.fromkeys(("REDUCE", "FILTER", "SELECT", "EMIT"), False)
 
-INSIDE = "(at >= info.begin && at < info.end)"
+INSIDE = "((at >= info.begin) & (at < info.end))"
 FREE_WAIT = (
     "        ptx::wait(&s.slot_free[slot], slots.phase ^ 1u);  // waits for TopK: the batch that used this slot\n"
 )
@@ -26,6 +26,7 @@ GIVE_BACK = "__device__ __forceinline__ void give_back(int at) {\n"
 EMPTY_WAIT = (
     "      ptx::wait(&s.empty[stage], keys.phase ^ 1u);  // waits for Math: the warpgroup that read this stage\n"
 )
+WHEN_READ = "    return at + static_cast<int>((__float_as_uint(a) | __float_as_uint(b)) & threadIdx.y);  // blocks are flat: + 0\n"
 KEY_LOAD = "      ptx::load_box(s.k[stage], k_map, key, &s.full[stage]);\n"
 LAST_STEP = "  wgmma::step<N, First, 1>(d, keys + 3 * K, queries + 3 * K);\n"
 BEHIND_LAST_STEP = "  if constexpr (Part + 1 == shape::SUBTILES) wgmma::commit();\n"
@@ -59,6 +60,9 @@ EXACTNESS = {
         ),
         {"DELAY_ROLE": "tma", "DELAY_CYCLES": 3000},
     ),
+    "scales_given_back_before_they_are_read": Fault(
+        (("math.cuh", WHEN_READ, "    return at;\n"),), {"BLOCK_Q": 1, "KV_STAGES": 4}
+    ),
     "keys_overwritten_before_they_are_read": Fault(
         (("tma.cuh", KEY_LOAD, ""), ("tma.cuh", EMPTY_WAIT, KEY_LOAD + EMPTY_WAIT)),
         {"DELAY_ROLE": "math", "DELAY_CYCLES": 3000},
@@ -66,16 +70,10 @@ EXACTNESS = {
 }
 """Wrong selections, each with the delay that makes it show."""
 
-WORK = {
-    "products_nobody_uses": Fault(
-        (("math.cuh", "part += 64 / shape::SUBTILES) fold += d[part];", "part += 64 / shape::SUBTILES);"),), MATH_ONLY
-    ),
-    "a_quarter_of_the_products": Fault(
-        (("math.cuh", LAST_STEP + BEHIND_LAST_STEP, "  if constexpr (flag::REDUCE)\n" + LAST_STEP + BEHIND_LAST_STEP),),
-        MATH_ONLY,
-    ),
-}
-"""Controls that do less than they claim: the first shows in its machine code, the second when it is counted."""
+WORK = Fault(
+    (("math.cuh", "part += 64 / shape::SUBTILES) fold += d[part];", "part += 64 / shape::SUBTILES);"),), MATH_ONLY
+)
+"""A control whose products nobody uses: the compiler removes them, although they are volatile assembly."""
 
 SCORES = Fault((("math.cuh", LAST_STEP + BEHIND_LAST_STEP, BEHIND_LAST_STEP),))
 """The last quarter of every product is left out, everywhere."""
