@@ -210,6 +210,18 @@ def sensitivity(found: pd.DataFrame, random: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["selector", "distribution", "least", "most", "shapes"])
 
 
+def selected_again(runs: pd.DataFrame, capacity: pd.DataFrame) -> pd.DataFrame:
+    """Rows that a selector had to select once more because a limit of its own failed, where there were any.
+
+    Columns: POINT, selector, limit, failures (the most of one run), of.
+    """
+    columns = [*POINT, "selector", "limit"]
+    found = capacity[capacity["failures"] > 0].astype({"limit": str})
+    there = points(runs[runs["arm"].astype(str) != NULL]).rename(columns={"arm": "selector"})
+    rows = found.merge(there[["run", *POINT, "selector"]], on="run")
+    return rows.groupby(columns, sort=False)[["failures", "of"]].max().reset_index()
+
+
 def pairs(found: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """The pairs of selectors, each once."""
     for first, second in found[["first", "second"]].drop_duplicates().itertuples(index=False, name=None):

@@ -52,7 +52,8 @@ def fingerprint(inputs: Inputs) -> str:
 
 def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
     made = SELECTORS[str(flags["SELECTOR"])](Problem(inputs["scores"], inputs["start"], inputs["end"], shape["k"]))
-    return Operator((Call("select", made.run, touches=(inputs["scores"],)),), made.output)
+    select = Call("select", made.run, touches=(inputs["scores"],))
+    return Operator((select,), made.output, limits=made.limits)
 
 
 def moved_bytes(inputs: Inputs, shape: Shape, flags: Flags) -> int:

@@ -9,7 +9,7 @@ Misuse: what can be made before a run (outputs, lengths, scratch) is; what a lib
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attribution.declare import load_kernel, module_of, shipped_root
@@ -37,10 +37,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Made:
-    """One selection that is ready to run."""
+    """One selection that is ready to run; limits: what counts the rows that had to be selected again, as `Operator` has it."""
 
     run: Callable[[], Any]
     output: Mapping[str, Any]
+    limits: Mapping[str, Callable[[], tuple[int, int]]] = field(default_factory=dict)
 
 
 def torch_topk(problem: Problem) -> Made:
@@ -138,7 +139,7 @@ def _ours(**flags: str) -> Callable[[Problem], Made]:
         resolved, module = loaded(kernel.folder, tuple(sorted(overrides.items())), out.device.index)
         made = operator.make(problem.scores, problem.start, problem.end, resolved, out=out)
         prepared = Prepared(kernel, Operator((made.launch,), {"indices": out}), module)
-        return Made(prepared.run, {"indices": out})
+        return Made(prepared.run, {"indices": out}, module_of(kernel, "gpu").limits(made.report))
 
     return make
 

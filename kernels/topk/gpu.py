@@ -7,6 +7,7 @@ The reference is torch.topk of the matrix with -inf outside the bounds; sorted s
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,18 +61,21 @@ def inputs(shape: Shape, distribution: str, seed: int) -> dict[str, Any]:
 def operator(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs) -> Operator:
     """The one launch; what it reports of its rows becomes counts and limits."""
     made = op.make(inputs["scores"], inputs["start"], inputs["end"], flags, knobs["ctas"])
-    rows = shape["q"]
-
-    def failed_by(why: int) -> tuple[int, int]:
-        return int((made.report[:, 1] == why).sum().item()), rows
-
     counts = {
         ("main", "rows"): lambda: int((made.report[:, 0] >= 0).sum().item()),
         ("main", "keys"): lambda: keys_inside(inputs, shape),
         ("main", "candidates"): lambda: int(made.report[:, 0].sum().item()),
     }
-    limits = {limit: functools.partial(failed_by, why) for why, limit in enumerate(LIMITS, 1)}
-    return Operator((made.launch,), {"indices": made.out, "report": made.report}, counts, limits)
+    return Operator((made.launch,), {"indices": made.out, "report": made.report}, counts, limits(made.report))
+
+
+def limits(report: Any) -> dict[str, Callable[[], tuple[int, int]]]:
+    """For each of LIMITS what counts the rows that were selected again because of it: those, and all rows."""
+
+    def failed_by(why: int) -> tuple[int, int]:
+        return int((report[:, 1] == why).sum().item()), len(report)
+
+    return {limit: functools.partial(failed_by, why) for why, limit in enumerate(LIMITS, 1)}
 
 
 def keys_inside(inputs: Inputs, shape: Shape) -> int:

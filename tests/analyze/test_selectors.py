@@ -41,6 +41,19 @@ def test_every_pair_at_every_point_has_its_planted_ratio(cells: pd.DataFrame) ->
         assert row.verdict == ("faster" if truth < 1 else "slower")
 
 
+def test_rows_that_were_selected_again_are_counted_by_the_worst_run(tables: dict[str, pd.DataFrame]) -> None:
+    runs = tables["runs"]
+    mine = runs[(runs["arm"] == "steep") & (runs["distribution"] == "shifted")]
+    narrow = mine[mine["shape"].astype(str).str.contains("columns=1024,")]
+    capacity = pd.DataFrame(
+        {"run": narrow["run"], "limit": "row", "failures": [0, 3, 1, *[0] * (len(narrow) - 3)], "of": 64}
+    )
+    (found,) = selectors.selected_again(runs, capacity).to_dict("records")
+    assert (found["selector"], found["distribution"], found["columns"]) == ("steep", "shifted", 1024)
+    assert (found["limit"], found["failures"], found["of"]) == ("row", 3, 64)
+    assert selectors.selected_again(runs, capacity.assign(failures=0)).empty
+
+
 def test_intervals_hold_the_planted_ratio() -> None:
     held = []
     for rounds in range(5, 25):
