@@ -26,7 +26,7 @@ GIVE_BACK = "__device__ __forceinline__ void give_back(int at) {\n"
 EMPTY_WAIT = (
     "      ptx::wait(&s.empty[stage], keys.phase ^ 1u);  // waits for Math: the warpgroup that read this stage\n"
 )
-WHEN_READ = "    return at + static_cast<int>((__float_as_uint(a) | __float_as_uint(b)) & threadIdx.y);  // blocks are flat: + 0\n"
+WHEN_READ = "    return at + static_cast<int>(loaded & threadIdx.y);  // blocks are flat: + 0\n"
 KEY_LOAD = "      ptx::load_box(s.k[stage], k_map, key, &s.full[stage]);\n"
 LAST_STEP = "  wgmma::step<N, First, 1>(d, keys + 3 * K, queries + 3 * K);\n"
 BEHIND_LAST_STEP = "  if constexpr (Part + 1 == shape::SUBTILES) wgmma::commit();\n"

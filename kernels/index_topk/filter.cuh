@@ -40,7 +40,6 @@ struct Filter {
     a = !(first < threshold) && a;
     b = !(second < threshold) && b;
     const unsigned int all_a = __ballot_sync(~0u, a), all_b = __ballot_sync(~0u, b);
-    if ((all_a | all_b) == 0u) return;
     if constexpr (flag::LAYOUT == flag::LAYOUT_t::split || flag::BLOCK_Q == 1) {
       const unsigned int below = (1u << lane) - 1u, row_a = all_a & mine, row_b = all_b & mine;
       const int number_a = __popc(row_a), number_b = __popc(row_b);

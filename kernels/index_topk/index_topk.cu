@@ -47,7 +47,7 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
   auto& s = *reinterpret_cast<shape::Smem*>(dynamic);
   int failed = 0;
   if constexpr (M == math::Mode::repair) {
-    failed = static_cast<int>(*reinterpret_cast<volatile unsigned int*>(a.control));
+    failed = min(static_cast<int>(*reinterpret_cast<volatile unsigned int*>(a.control)), a.rows);
     if (failed == 0) return;
   }
   if (ptx::dynamic_smem_bytes() < sizeof(shape::Smem)) __trap();

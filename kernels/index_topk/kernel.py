@@ -34,7 +34,7 @@ FLAGS = {
     "BLOCK_Q": Flag(4, "query rows of a batch", (1, 2, 4)),
     "KV_STAGES": Flag(8, "key tiles in flight", (1, 2, 3, 4, 5, 6, 8, 10, 12)),
     "MATH_WARPGROUPS": Flag(2, "warpgroups of the Math role", (1, 2)),
-    "TOPK_WARPS": Flag(7, "warps of the TopK role; the reference machine has one thread a role", (3, 7)),
+    "TOPK_WARPS": Flag(3, "warps of the TopK role; the reference machine has one thread a role", (3, 7)),
     "REDUCE_MATH": Flag(
         "f16",
         "accumulators and sums over heads on a GPU: f32 both; packed: f32, summed in f16x2; f16: both; the host: float64",

@@ -157,14 +157,21 @@ struct Role {
     keys.next(flag::KV_STAGES, flag::MATH_WARPGROUPS);
     return at;
   }
-  // The stage's number when these have been loaded from it.  An arrival overtakes loads that wait behind TopK's traffic, and
-  // then the copy engine overwrites what was not read yet (seen on an H200): so it is made to need their values.
-  __device__ __forceinline__ int when_read(int at, float a, float b) const {
-    return at + static_cast<int>((__float_as_uint(a) | __float_as_uint(b)) & threadIdx.y);  // blocks are flat: + 0
+  // The stage's number when `loaded` was loaded from it.  An arrival overtakes loads that wait behind TopK's traffic, and then
+  // the copy engine overwrites what was not read yet (seen on an H200): so the arrival is made to need their values.
+  __device__ __forceinline__ int when_read(int at, u32 loaded) const {
+    return at + static_cast<int>(loaded & threadIdx.y);  // blocks are flat: + 0
   }
   __device__ __forceinline__ void give_back(int at) {
     __syncwarp();
     if (lane == 0) ptx::arrive(&s.empty[at]);
+  }
+
+  // A word of the keys that no product reads, folded.
+  __device__ __forceinline__ u32 load_only(int at) {
+    const u32 word = *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
+    fold += word;
+    return word;
   }
 
   // f32 accumulators: one step's fill half of the registers, so it is summed in two halves.
@@ -176,6 +183,7 @@ struct Role {
       typename Reduction::Partial partial;
       const int at = take_stage(key);
       const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
+      u32 loaded = __float_as_uint(scale) | __float_as_uint(scale_8);
       if constexpr (R::mma) {
         if constexpr (turns) ptx::sync_named<256>(TURN + group);  // waits for the other warpgroup: its products are queued
         issue(d, wgmma::descriptor(s.k[at]), wgmma::descriptor(s.q[stage][0]));
@@ -184,9 +192,9 @@ struct Role {
         if constexpr (R::reduces) reduction.template add<0>(partial, d);
         wgmma::wait<0>();
       } else {
-        fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
+        loaded |= load_only(at);
       }
-      give_back(when_read(at, scale, scale_8));
+      give_back(when_read(at, loaded));
       if constexpr (R::reduces) {
         reduction.template add<1>(partial, d);
         reduction.finish(partial, lane, first, second);
@@ -199,7 +207,38 @@ struct Role {
     }
   }
 
-  // f16 accumulators: two steps' fit, so the next one's products are queued before this one is summed over heads.
+  // A step whose registers were given to the next product: its sums over heads of each lane, and the scales of its keys.
+  template <class Reduction>
+  struct Sums {
+    typename Reduction::Partial partial;
+    float scale, scale_8;
+  };
+  // Sums up what the tensor cores have finished; the stage and `d` are free behind it.
+  template <class Reduction>
+  __device__ __forceinline__ Sums<Reduction> sum(const Reduction& reduction, const u32 (&d)[64], int at) {
+    Sums<Reduction> sums;
+    sums.scale = s.k_scale[at][key_in_tile], sums.scale_8 = s.k_scale[at][key_in_tile + 8];
+    u32 loaded = __float_as_uint(sums.scale) | __float_as_uint(sums.scale_8);
+    if constexpr (!R::mma) loaded |= load_only(at);
+    give_back(when_read(at, loaded));
+    if constexpr (R::reduces) {
+      reduction.add(sums.partial, d);
+    } else if constexpr (R::mma) {
+#pragma unroll
+      for (int part = 0; part < 64; part += 64 / shape::SUBTILES) fold += d[part];
+    }
+    return sums;
+  }
+  template <class Reduction, class Consume>
+  __device__ __forceinline__ void finish(const Reduction& reduction, const Sums<Reduction>& sums, const Consume& consume) {
+    float first = 0.f, second = 0.f;
+    if constexpr (R::reduces) reduction.finish(sums.partial, lane, first, second);
+    consume(first, second, sums.scale, sums.scale_8);
+  }
+
+  // f16 accumulators: two steps' fit, so the next one's products are queued before this one is summed over heads.  What is
+  // left of the step before (the sum over lanes, the filter: long waits, few instructions) runs among those sums, without a
+  // branch: alone it would keep the next product waiting.
   template <class Reduction, class Consume>
   __device__ __forceinline__ void in_pairs(const Reduction& reduction, int steps, int stage, const int& key, const Consume& consume) {
     u32 even[64], odd[64];
@@ -209,50 +248,50 @@ struct Role {
       at = take_stage(key);
       if constexpr (R::mma) issue_narrow(d, wgmma::descriptor(s.k[at]), queries_at);
     };
-    const auto end = [&](u32 (&d)[64], int at) {
-      float first = 0.f, second = 0.f;
-      const float scale = s.k_scale[at][key_in_tile], scale_8 = s.k_scale[at][key_in_tile + 8];
-      if constexpr (!R::mma) fold += *reinterpret_cast<const u32*>(&s.k[at][threadIdx.x % 128 * 16]);
-      give_back(when_read(at, scale, scale_8));
-      if constexpr (R::reduces) {
-        typename Reduction::Partial partial;
-        reduction.add(partial, d);
-        reduction.finish(partial, lane, first, second);
-      } else if constexpr (R::mma) {
-#pragma unroll
-        for (int part = 0; part < 64; part += 64 / shape::SUBTILES) fold += d[part];
-      }
-      consume(first, second, scale, scale_8);
-    };
     if constexpr (flag::KV_STAGES <= flag::MATH_WARPGROUPS) {
       // The next step's stage is this one's: it is loaded only when this one has been given back.
 #pragma unroll 1
       for (; steps > 0; --steps) {
         start(even, at_even);
         wgmma::wait<0>();
-        end(even, at_even);
+        finish(reduction, sum(reduction, even, at_even), consume);
       }
     }
     if (steps == 0) return;
     start(even, at_even);
+    if (steps == 1) {
+      wgmma::wait<0>();
+      finish(reduction, sum(reduction, even, at_even), consume);
+      return;
+    }
+    start(odd, at_odd);
+    wgmma::wait<1>();
+    auto last = sum(reduction, even, at_even), now = last;
 #pragma unroll 1
-    for (; steps > 2; steps -= 2) {
-      start(odd, at_odd);
-      wgmma::wait<1>();
-      end(even, at_even);
+    for (; steps > 3; steps -= 2) {
       start(even, at_even);
       wgmma::wait<1>();
-      end(odd, at_odd);
-    }
-    if (steps == 2) {
+      now = sum(reduction, odd, at_odd);
+      finish(reduction, last, consume);
       start(odd, at_odd);
       wgmma::wait<1>();
-      end(even, at_even);
+      last = sum(reduction, even, at_even);
+      finish(reduction, now, consume);
+    }
+    if (steps == 3) {
+      start(even, at_even);
+      wgmma::wait<1>();
+      now = sum(reduction, odd, at_odd);
+      finish(reduction, last, consume);
       wgmma::wait<0>();
-      end(odd, at_odd);
+      last = sum(reduction, even, at_even);
+      finish(reduction, now, consume);
+      finish(reduction, last, consume);
     } else {
       wgmma::wait<0>();
-      end(even, at_even);
+      now = sum(reduction, odd, at_odd);
+      finish(reduction, last, consume);
+      finish(reduction, now, consume);
     }
   }
 
@@ -301,8 +340,8 @@ struct Role {
       }
       const int at = key + key_in_tile;
       const bool inside = key >= inside_from && key + shape::TILE_KEYS <= inside_to;
-      const bool a_valid = inside || (at >= info.begin && at < info.end);
-      const bool b_valid = inside || (at + 8 >= info.begin && at + 8 < info.end);
+      const bool a_valid = inside | ((at >= info.begin) & (at < info.end));
+      const bool b_valid = inside | ((at + 8 >= info.begin) & (at + 8 < info.end));
       if constexpr (R::stores) {
         if constexpr (M == Mode::main) {  // the unfused scorer: nothing outside the row's bounds
           if (!a_valid) first = -shape::INF;

@@ -134,7 +134,7 @@ def _allocate(case: _Case) -> Scratch:
     flags, rows, block_q, device = case.flags, case.rows, case.block_q, case.inputs["q"].device
     store, batches, shares = bool(flags["STORE_SCORES"]), -(-rows // block_q), max(case.ctas, case.sms) + 1
     seg = sizes.segments(flags)
-    candidates = 0 if store else case.ctas * (sizes.slots(flags) + 2) * block_q * sizes.row_room(flags)
+    candidates = 0 if store else case.ctas * (sizes.slots(flags) + 2) * block_q * sizes.row_room(flags) + sizes.WALK
     # The scores of the sample are dead when repair needs the room.
     held = 0 if store else max(rows * case.samples, case.repair_rows * case.keys)
     f32 = functools.partial(torch.empty, device=device, dtype=torch.float32)

@@ -32,44 +32,79 @@ struct Entry {
   int key;
 };
 
-struct List {
+// The segments of a row, by one warp: 64 entries of each, then 64 more of each.  Reads on to the end of the longest.
+struct Segments {
   const uint2* from;  // aligned to 16 bytes
-  int held;           // entries
-  int walked;         // entries that are read, at least `held`
-};
-// Lists of candidates; `lists(g)` says which.  A warp walks a list.
-template <class Lists>
-struct Candidates {
-  Lists lists;
-  int count;
+  const int* counts;  // entries of each segment; beyond its room there are none
+  int longest;        // entries walked
 
   template <class T, class F>
   __device__ __forceinline__ void each(const T& team, F&& batch) const {
-    const int lane = team.rank % 32;
+    static_assert(T::threads == 32);
+    constexpr int loads = BATCH / 2, side = shape::SEGMENTS < loads ? shape::SEGMENTS : loads, deep = loads / side;
 #pragma unroll 1
-    for (int g = team.rank / 32; g < count; g += T::threads / 32) {
-      const List list = lists(g);
+    for (int at = 2 * team.rank; at - 2 * team.rank < longest; at += 64 * deep) {
 #pragma unroll 1
-      for (int i = 2 * lane; i < list.walked; i += 32 * BATCH) {
+      for (int g = 0; g < shape::SEGMENTS; g += side) {
+        const uint2* here = from + g * shape::SEGMENT_ROOM + at;
         Entry e[BATCH];
         bool valid[BATCH];
 #pragma unroll
-        for (int u = 0; u < BATCH; u += 2) {
-          const int at = i + 32 * u;
-          uint4 two{};
-          if (at < list.walked) two = ptx::load_global_16(list.from + at);
-          e[u] = {two.x, static_cast<int>(two.y)};
-          e[u + 1] = {two.z, static_cast<int>(two.w)};
-          valid[u] = at < list.held;
-          valid[u + 1] = at + 1 < list.held;
+        for (int u = 0; u < loads; ++u) {
+          const uint4 two = ptx::load_global_16(here + u % side * shape::SEGMENT_ROOM + u / side * 64);
+          e[2 * u] = {two.x, static_cast<int>(two.y)};
+          e[2 * u + 1] = {two.z, static_cast<int>(two.w)};
+        }
+#pragma unroll
+        for (int u = 0; u < loads; ++u) {
+          const int left = min(counts[g + u % side], shape::SEGMENT_ROOM) - at - u / side * 64;
+          valid[2 * u] = left > 0;
+          valid[2 * u + 1] = left > 1;
         }
         batch(e, valid);
       }
     }
   }
 };
+
+struct List {
+  const uint2* from;  // aligned to 16 bytes
+  int held;           // entries
+};
+// Lists of candidates; `lists(g)` says which.  The team's warps take 64 entries of one list each in turn: of all lists, then
+// of all lists further on.
 template <class Lists>
-Candidates(Lists, int) -> Candidates<Lists>;
+struct Candidates {
+  Lists lists;
+  int count, longest;  // lists, entries of the longest
+
+  template <class T, class F>
+  __device__ __forceinline__ void each(const T& team, F&& batch) const {
+    constexpr int warps = T::threads / 32;
+    const int lane = team.rank % 32;
+    int g = team.rank / 32 % count, at = team.rank / 32 / count * 64 + 2 * lane;
+#pragma unroll 1
+    while (at - 2 * lane < longest) {
+      Entry e[BATCH];
+      bool valid[BATCH];
+#pragma unroll
+      for (int u = 0; u < BATCH; u += 2) {
+        const List list = lists(g);
+        uint4 two{};
+        if (at < list.held) two = ptx::load_global_16(list.from + at);
+        e[u] = {two.x, static_cast<int>(two.y)};
+        e[u + 1] = {two.z, static_cast<int>(two.w)};
+        valid[u] = at < list.held;
+        valid[u + 1] = at + 1 < list.held;
+        g += warps;
+        while (g >= count) g -= count, at += 64;
+      }
+      batch(e, valid);
+    }
+  }
+};
+template <class Lists>
+Candidates(Lists, int, int) -> Candidates<Lists>;
 
 // A row of scores in memory.
 struct Scores {
@@ -105,9 +140,6 @@ struct Sink {
 
 __device__ __forceinline__ bool finite(u32 bits) { return (bits & 0x7F800000u) != 0x7F800000u; }
 
-// Where a bin's count lies: a lane that reads neighbouring bins shares no bank with the other lanes.
-__device__ __forceinline__ int place(int bin) { return bin ^ (bin >> shape::BIN_BITS - 5 & 31); }
-
 template <class T>
 __device__ __forceinline__ void clear(const T& team, SelectScratch& s) {
 #pragma unroll 4
@@ -116,38 +148,36 @@ __device__ __forceinline__ void clear(const T& team, SelectScratch& s) {
   team.sync();
 }
 
-// Finds the bin, from the top, in which the running count reaches `need`; every bin's count becomes the count above it.
-template <class T>
-__device__ __forceinline__ void find_bin(const T& team, SelectScratch& s, u32 need) {
-  static_assert(shape::BINS % T::threads == 0);
-  constexpr int each = shape::BINS / T::threads;
-  const int lane = team.rank % 32, warp = team.rank / 32, top = shape::BINS - 1 - team.rank * each;
-  u32 here[each], sum = 0;
+// The bin, from the top, in which the running count reaches `need`, the counts above it and inside it.
+struct Found {
+  int bin;
+  u32 above, inside;
+};
+// Each warp of a team finds it by itself.
+__device__ __forceinline__ Found find_bin(const SelectScratch& s, u32 need) {
+  constexpr int rows = shape::BINS / 32;
+  const int lane = threadIdx.x % 32;
+  u32 here[rows], mine = 0, above = 0;
+  int row = 0;
 #pragma unroll
-  for (int j = 0; j < each; ++j) sum += here[j] = s.bins[place(top - j)];
-  u32 upto = sum;
+  for (int j = 0; j < rows; ++j) here[j] = s.bins[shape::BINS - 1 - 32 * j - lane];
+  bool found = false;
+#pragma unroll
+  for (int j = 0; j < rows; ++j) {
+    const u32 sum = __reduce_add_sync(~0u, here[j]);
+    const bool reached = above + sum >= need;
+    if (!found && reached) row = j, mine = here[j];
+    found |= reached;
+    if (!found) above += sum;
+  }
+  u32 upto = mine;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
     const u32 other = __shfl_up_sync(~0u, upto, d);
     if (lane >= d) upto += other;
   }
-  if constexpr (T::threads > 32) {
-    if (lane == 31) s.warp_sum[warp] = upto;
-    team.sync();
-    for (int w = 0; w < warp; ++w) upto += s.warp_sum[w];
-  }
-  u32 above = upto - sum;
-#pragma unroll
-  for (int j = 0; j < each; ++j) {
-    s.bins[place(top - j)] = above;
-    if (above < need && above + here[j] >= need) {
-      s.bin = top - j;
-      s.above = above;
-      s.inside = here[j];
-    }
-    above += here[j];
-  }
-  team.sync();
+  const int at = __ffs(__ballot_sync(~0u, above + upto >= need)) - 1;
+  return {shape::BINS - 1 - 32 * row - at, above + __shfl_sync(~0u, upto - mine, at), __shfl_sync(~0u, mine, at)};
 }
 
 // The best `need` of the list's `count` undecided entries go behind the `sure` ones.
@@ -155,9 +185,14 @@ template <class T>
 __device__ __forceinline__ void rank_list(const T& team, SelectScratch& s, int count, u32 need, u32 sure, Sink& sink) {
   for (int i = team.rank; i < count; i += T::threads) {
     const uint2 mine = s.list[i];
+    const u32 key = shape::ordered(mine.x);
     u32 rank = 0;
-    for (int j = 0; j < count; ++j) rank += s.list[j].x > mine.x || (s.list[j].x == mine.x && j < i);
-    if (rank < need) sink.put(sure + rank, mine.y, shape::bits_of(mine.x));
+#pragma unroll 4
+    for (int j = 0; j < count; ++j) {
+      const u32 other = shape::ordered(s.list[j].x);
+      rank += (other > key) | ((other == key) & (j < i));
+    }
+    if (rank < need) sink.put(sure + rank, mine.y, mine.x);
   }
 }
 
@@ -171,46 +206,58 @@ __device__ __forceinline__ bool by_bins(const T& team, SelectScratch& s, const S
   const auto bin = [=](u32 bits) {
     return max(0, min(shape::BINS - 1, __float_as_int(fmaf(__uint_as_float(bits), scale, bias)) - 0x4B000000));
   };
+  const int lane = team.rank % 32;
   clear(team, s);
   source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
 #pragma unroll
-    for (int u = 0; u < BATCH; ++u)
-      if (valid[u]) atomicAdd(&s.bins[place(bin(e[u].bits))], 1u);
+    for (int u = 0; u < BATCH; ++u) atomicAdd(&s.bins[valid[u] ? bin(e[u].bits) : shape::BINS + lane], 1u);
   });
   team.sync();
-  find_bin(team, s, k);
-  const int last = s.bin, inside = s.inside;
-  const u32 sure = s.above;
-  if (inside > shape::LIST) {
+  const Found found = find_bin(s, k);
+  const int last = found.bin;
+  const u32 sure = found.above;
+  if (found.inside > shape::LIST) {
     team.sync();
     return false;
   }
+  u32 taken = 0;  // by a team of one warp; others count in memory
   source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
     int in[BATCH];
-    u32 at[BATCH];
-    bool tie = false;
+    u32 mine = 0;  // winners, and in the upper half undecided ones
+    bool odd = false;
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
       in[u] = valid[u] ? bin(e[u].bits) : -1;
-      tie |= in[u] == last;
+      mine += in[u] > last ? 1u : in[u] == last ? 0x10000u : 0u;
+      odd |= in[u] == shape::BINS - 1 && !finite(e[u].bits);
     }
+    u32 at = mine;
 #pragma unroll
-    for (int u = 0; u < BATCH; ++u)
-      if (in[u] > last) at[u] = atomicAdd(&s.bins[place(in[u])], 1u);
+    for (int d = 1; d < 32; d *= 2) {
+      const u32 other = __shfl_up_sync(~0u, at, d);
+      if (lane >= d) at += other;
+    }
+    u32 first = taken;
+    if constexpr (T::threads == 32) taken += __shfl_sync(~0u, at, 31);
+    else if (lane == 31) first = atomicAdd(&s.winners, at);
+    if constexpr (T::threads > 32) first = __shfl_sync(~0u, first, 31);
+    at += first - mine;
+    u32 tie = at >> 16;
+    at &= 0xFFFFu;
+    if (mine >> 16) {
 #pragma unroll
-    for (int u = 0; u < BATCH; ++u)
-      if (in[u] > last) {
-        sink.put(at[u], e[u].key, e[u].bits);
-        if (in[u] == shape::BINS - 1 && !finite(e[u].bits)) s.not_finite = 1;
+      for (int u = 0; u < BATCH; ++u) {
+        s.list[in[u] == last ? tie : shape::LIST] = make_uint2(e[u].bits, e[u].key);
+        tie += in[u] == last;
       }
-    if (tie) {
-#pragma unroll
-      for (int u = 0; u < BATCH; ++u)
-        if (in[u] == last) s.list[atomicAdd(&s.ties, 1u)] = make_uint2(shape::ordered(e[u].bits), e[u].key);
     }
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u)
+      if (in[u] > last) sink.put(at++, e[u].key, e[u].bits);
+    if (odd) s.not_finite = 1;
   });
   team.sync();
-  rank_list(team, s, inside, k - sure, sure, sink);
+  rank_list(team, s, found.inside, k - sure, sure, sink);
   team.sync();
   return true;
 }
@@ -236,6 +283,7 @@ __device__ __forceinline__ void by_radix(const T& team, SelectScratch& s, const 
   const u32 low = s.low;
   int shift = max(0, 32 - __clz(s.top - low) - shape::BIN_BITS), old_shift = 32;
   u32 prefix = 0, need = k, above = 0;
+  Found found;
   while (true) {
     clear(team, s);
     const u32 base = old_shift == 32 ? 0u : prefix << (old_shift - shift);
@@ -243,20 +291,20 @@ __device__ __forceinline__ void by_radix(const T& team, SelectScratch& s, const 
 #pragma unroll
       for (int u = 0; u < BATCH; ++u) {
         const u32 d = shape::ordered(e[u].bits) - low;
-        if (valid[u] && (old_shift == 32 || d >> old_shift == prefix)) atomicAdd(&s.bins[place((d >> shift) - base)], 1u);
+        if (valid[u] && (old_shift == 32 || d >> old_shift == prefix)) atomicAdd(&s.bins[(d >> shift) - base], 1u);
       }
     });
     team.sync();
-    find_bin(team, s, need);
-    prefix = base + s.bin;
-    need -= s.above;
-    above += s.above;
-    if (s.inside <= shape::LIST || shift == 0) break;
+    found = find_bin(s, need);
+    prefix = base + found.bin;
+    need -= found.above;
+    above += found.above;
+    if (found.inside <= shape::LIST || shift == 0) break;
     old_shift = shift;
     shift = max(0, shift - shape::BIN_BITS);
-    team.sync();  // bin, above, inside have been read by all
+    team.sync();  // the bins have been read by all
   }
-  const bool listed = s.inside <= shape::LIST;
+  const bool listed = found.inside <= shape::LIST;
   source.each(team, [&](const Entry(&e)[BATCH], const bool(&valid)[BATCH]) {
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
@@ -266,13 +314,13 @@ __device__ __forceinline__ void by_radix(const T& team, SelectScratch& s, const 
         sink.put(atomicAdd(&s.winners, 1u), e[u].key, e[u].bits);
       } else {
         const u32 at = atomicAdd(&s.ties, 1u);
-        if (listed) s.list[at] = make_uint2(key, e[u].key);
+        if (listed) s.list[at] = make_uint2(e[u].bits, e[u].key);
         else if (at < need) sink.put(above + at, e[u].key, e[u].bits);  // all of them are equal
       }
     }
   });
   team.sync();
-  if (listed) rank_list(team, s, s.inside, need, above, sink);
+  if (listed) rank_list(team, s, found.inside, need, above, sink);
   team.sync();
 }
 

@@ -62,10 +62,9 @@ static_assert(sizeof(Info) == 32);
 
 // Scratch of a selecting team.
 struct SelectScratch {
-  unsigned int bins[BINS];
-  uint2 list[LIST];
-  unsigned int warp_sum[32];
-  unsigned int winners, ties, bin, above, inside, low, top, not_finite;
+  unsigned int bins[BINS + 32];  // what is no entry is counted behind the last bin
+  uint2 list[LIST + 2];          // and listed behind the last place
+  unsigned int winners, ties, low, top, not_finite, unused[3];
 };
 
 struct Smem {
@@ -109,7 +108,8 @@ enum Why : int { underflow = 1, segment_full = 2, not_finite = 4 };
 
 __device__ __forceinline__ void fail(const Args& a, int row, int why) {
   a.status[row] = why;
-  a.failed[atomicAdd(&a.control[0], 1u)] = row;
+  const unsigned int at = atomicAdd(&a.control[0], 1u);
+  if (at < a.rows) a.failed[at] = row;  // main alone, again and again, counts on
 }
 
 template <role::id Role>
@@ -126,8 +126,8 @@ __device__ __forceinline__ void delay() {
 
 // Unsigned integers in the order of the numbers; NaN is below all of them.
 __device__ __forceinline__ unsigned int ordered(unsigned int bits) {
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0u;
-  return bits ^ ((bits >> 31) ? 0xFFFFFFFFu : 0x80000000u);
+  const unsigned int key = bits ^ (static_cast<unsigned int>(static_cast<int>(bits) >> 31) | 0x80000000u);
+  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0u : key;
 }
 __device__ __forceinline__ unsigned int bits_of(unsigned int key) {
   return key ^ ((key >> 31) ? 0x80000000u : 0xFFFFFFFFu);

@@ -12,6 +12,8 @@ DIM = 128
 SPILL_ROW = 2048
 """Entries of a row's spill, shared out evenly behind its segments."""
 BINS, LIST = 512, 256
+WALK = 1024
+"""Entries that a selecting warp may read past the end of a row's last segment."""
 MERGE_THREADS, PLAN_THREADS, THRESHOLD_THREADS = 256, 512, 128
 THRESHOLD_ROWS = THRESHOLD_THREADS // 32
 """Rows of one block of the threshold stage: a warp each."""
@@ -57,7 +59,7 @@ def smem_bytes(flags: Flags) -> int:
     ring = stages * tile_keys(flags) * (DIM + 4)
     slot = PIECE_BYTES + block_q * (INFO_BYTES + 4 * seg)
     barriers = 8 * (2 * stages + 4 + 2 * slots(flags))
-    select = int(flags["TOPK_WARPS"]) * (BINS * 4 + LIST * 8 + 32 * 4 + 8 * 4)
+    select = int(flags["TOPK_WARPS"]) * ((BINS + 32) * 4 + (LIST + 2) * 8 + 8 * 4)
     total = queries + ring + slots(flags) * slot + barriers + select
     return (total + 256 + 1023) // 1024 * 1024
 

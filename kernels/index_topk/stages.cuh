@@ -217,9 +217,12 @@ __device__ __forceinline__ void threshold(const float* scores, const Info* sampl
 }
 
 constexpr int MERGE_THREADS = 256;
+constexpr int MERGE_LISTS = 1024;  // what is known of that many lists is kept
 struct MergeSmem {
   shape::SelectScratch select;
+  u32 lists[MERGE_LISTS];
   u32 held, lost;
+  int longest;
 };
 
 // One block per (boundary between two CTAs, row of the batch): the batch that the boundary cuts, if it is the first to.
@@ -236,22 +239,24 @@ __device__ __forceinline__ void merge(MergeSmem& s, const shape::Args& a, int ct
   } else {
     int end = cut;  // pieces are those of CTAs cut-1 .. end
     while (end + 1 < ctas && a.plan[end + 1].x == here.x) ++end;
-    const auto count = [&](int g, const uint2*& from) {
-      const int cta = cut - 1 + g / shape::SEGMENTS, segment = g % shape::SEGMENTS;
+    // Twice the true count of a list, and whether it is of the CTA's last piece.
+    const auto look_up = [&](int g) -> u32 {
+      const int cta = cut - 1 + g / shape::SEGMENTS;
       const int2 first = a.plan[cta], last = a.plan[cta + 1];
       if (first.x == last.x && first.y == last.y) return 0;  // no share
       const int kind = first.x == here.x && first.y > 0 ? 0 : 1;
-      from = a.cand + static_cast<size_t>((cta * shape::ALL_SLOTS + shape::SLOTS + kind) * flag::BLOCK_Q + q) * shape::ROW_ROOM +
-             segment * shape::SEGMENT_ROOM;
-      return a.counts[((cta * 2 + kind) * flag::BLOCK_Q + q) * shape::SEGMENTS + segment];
+      return 2 * a.counts[((cta * 2 + kind) * flag::BLOCK_Q + q) * shape::SEGMENTS + g % shape::SEGMENTS] + kind;
     };
     const int lists = (end - cut + 2) * shape::SEGMENTS;
+    if (team.rank == 0) s.longest = 0;
     if (team.rank == 0) s.held = s.lost = 0;
     team.sync();
-    const uint2* unused = nullptr;
     for (int g = team.rank; g < lists; g += MERGE_THREADS) {
-      const int entries = count(g, unused);
-      atomicAdd(&s.held, min(entries, shape::SEGMENT_ROOM));
+      const u32 found = look_up(g);
+      const int entries = found / 2, held = min(entries, shape::SEGMENT_ROOM);
+      if (g < MERGE_LISTS) s.lists[g] = found;
+      atomicAdd(&s.held, held);
+      atomicMax(&s.longest, held);
       if (entries > shape::SEGMENT_ROOM) s.lost = 1;
     }
     team.sync();
@@ -259,12 +264,13 @@ __device__ __forceinline__ void merge(MergeSmem& s, const shape::Args& a, int ct
       if (team.rank == 0) shape::fail(a, row, s.lost ? shape::segment_full : shape::underflow);
       return;
     }
-    const select::Candidates source{[&](int g) {
-                                      const uint2* from = nullptr;
-                                      const int held = min(count(g, from), shape::SEGMENT_ROOM);
-                                      return select::List{from, held, held};
-                                    },
-                                    lists};
+    const auto list = [&](int g) {
+      const u32 found = g < MERGE_LISTS ? s.lists[g] : look_up(g);
+      const int slot = (cut - 1 + g / shape::SEGMENTS) * shape::ALL_SLOTS + shape::SLOTS + found % 2, held = found / 2;
+      const uint2* from = a.cand + static_cast<size_t>(slot * flag::BLOCK_Q + q) * shape::ROW_ROOM;
+      return select::List{from + g % shape::SEGMENTS * shape::SEGMENT_ROOM, held};
+    };
+    const select::Candidates source{list, lists, s.longest};
     if (!select::candidates(team, s.select, source, info, sink) && team.rank == 0) shape::fail(a, row, shape::not_finite);
   }
   if constexpr (flag::SELECT && !flag::EMIT) atomicAdd(a.checksum, sink.folded);

@@ -87,10 +87,12 @@ struct Loader {
   // An equal share of all tiles: only the first and the last batch may be shared with a neighbour.
   __device__ __forceinline__ void shares() {
     const int2 from = a.plan[blockIdx.x], to = a.plan[blockIdx.x + 1];
-    for (int batch = from.x; batch <= to.x; ++batch) {
-      const int begin = batch == from.x ? from.y : 0, end = batch == to.x ? to.y : 1 << 30;
-      if (end > begin) one(batch, begin, end);
-    }
+    // These come last: Math has work while TopK selects from the last whole batch.
+    const int whole = from.x + (from.y > 0);
+    for (int batch = whole; batch < to.x; ++batch) one(batch, 0, 1 << 30);
+    if (whole > from.x && from.x < to.x) one(from.x, from.y, 1 << 30);
+    const int begin = from.x == to.x ? from.y : 0;
+    if (to.y > begin) one(to.x, begin, to.y);
   }
   __device__ __forceinline__ void one(int batch, int begin, int end) {
     const int batches = (a.rows + flag::BLOCK_Q - 1) / flag::BLOCK_Q;

@@ -63,20 +63,15 @@ struct Role {
     } else {
       const int* counts = s.counts[slot][q];
       const uint2* from = a.cand + static_cast<size_t>((blockIdx.x * shape::ALL_SLOTS + slot) * flag::BLOCK_Q + q) * shape::ROW_ROOM;
-      const int count = lane < shape::SEGMENTS ? counts[lane] : 0;
+      const int count = lane < shape::SEGMENTS ? counts[lane] : 0, stored = min(count, shape::SEGMENT_ROOM);
       const bool lost = __any_sync(~0u, count > shape::SEGMENT_ROOM);
-      const int held = __reduce_add_sync(~0u, min(count, shape::SEGMENT_ROOM));
-      if (lost || held < flag::K) {
+      if (lost || __reduce_add_sync(~0u, stored) < flag::K) {
         if (lane == 0) shape::fail(a, row, lost ? shape::segment_full : shape::underflow);
       } else {
-        const select::Candidates source{[=](int g) {
-                                          const int here = min(counts[g], shape::SEGMENT_ROOM);
-                                          // Reserved: the walk covers the whole segment, and what was spilled behind it.
-                                          constexpr bool all = flag::SCAN == flag::SCAN_t::reserved;
-                                          return select::List{from + g * shape::SEGMENT_ROOM, here,
-                                                              all ? max(here, flag::SEGMENT_CAPACITY) : here};
-                                        },
-                                        shape::SEGMENTS};
+        // Reserved: the walk covers the whole segment, and what was spilled behind it.
+        constexpr int least = flag::SCAN == flag::SCAN_t::reserved ? flag::SEGMENT_CAPACITY : 0;
+        const int longest = max(least, static_cast<int>(__reduce_max_sync(~0u, stored)));
+        const select::Segments source{from, counts, longest};
         if (!select::candidates(team, s.select[warp], source, info, sink) && lane == 0) shape::fail(a, row, shape::not_finite);
       }
     }
