@@ -61,7 +61,7 @@ EXACTNESS = {
         {"DELAY_ROLE": "tma", "DELAY_CYCLES": 3000},
     ),
     "scales_given_back_before_they_are_read": Fault(
-        (("math.cuh", WHEN_READ, "    return at;\n"),), {"BLOCK_Q": 1, "KV_STAGES": 4}
+        (("math.cuh", WHEN_READ, "    return at;\n"),), {"BLOCK_Q": 1, "KV_STAGES": 4, "TOPK_WARPS": 7}
     ),
     "keys_overwritten_before_they_are_read": Fault(
         (("tma.cuh", KEY_LOAD, ""), ("tma.cuh", EMPTY_WAIT, KEY_LOAD + EMPTY_WAIT)),

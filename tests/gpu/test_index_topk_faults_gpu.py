@@ -35,7 +35,7 @@ def inputs_of(fault: str) -> tuple[dict[str, Any], dict[str, int]]:
         x["k_end"] = x["k_start"] + 2060
         return x, {}
     if fault == "scales_given_back_before_they_are_read":  # every SM loaded by TopK
-        return exact.normal(1100, 8192, 9), {}
+        return exact.normal(6000, 8192, 9), {}
     return exact.normal(48, 16384, 25), {"ctas": 2}
 
 

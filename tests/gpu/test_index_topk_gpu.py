@@ -32,19 +32,20 @@ FLAGS: list[dict[str, Any]] = [
     *({"KV_STAGES": n} for n in (2, 6, 12)), {"KV_STAGES": 2, "BLOCK_Q": 1}, {"KV_STAGES": 6, "BLOCK_Q": 2},
     *({"MATH_WARPGROUPS": 1, "SEGMENT_CAPACITY": 1472, "KV_STAGES": n} for n in (1, 3)),
     {"SCHEDULE": "rows"}, {"SCHEDULE": "rows", "BLOCK_Q": 1, "KV_STAGES": 2}, {"SELECT_TILES": 1}, {"SELECT_TILES": 900},
-    {"K": 512}, {"K": 1024}, {"K": 512, "BLOCK_Q": 1, "KV_STAGES": 4}, {"TOPK_WARPS": 3}, {"TOPK_WARPS": 3, "OVERLAP": False},
+    {"K": 512}, {"K": 1024}, {"K": 512, "BLOCK_Q": 1, "KV_STAGES": 4}, {"TOPK_WARPS": 7}, {"TOPK_WARPS": 7, "OVERLAP": False},
     {"REDUCE_MATH": "f32", "PINGPONG": False}, {"TRACE": 0, "SEGMENT_CAPACITY": 256},
     *DELAYS, *({**d, "OVERLAP": False, "KV_STAGES": 2} for d in DELAYS),
 ]  # fmt: skip
 RANDOM = [{}, {"K": 512}, {"BLOCK_Q": 1, "KV_STAGES": 4}, SHARED, {"REDUCE_MATH": "f32"}, {"SCHEDULE": "rows"}]
 OVERFLOWING = [{"SPILL": False}, {}, SPLIT, {**SHARED, "SPILL": False, "SEGMENT_CAPACITY": 2048}]
+LOADED = {"BLOCK_Q": 1, "KV_STAGES": 4, "TOPK_WARPS": 7}
 CASES = 150
 UNDERFLOW, SEGMENT, NOT_FINITE = 1, 2, 4
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(root: Path) -> None:
-    exact.compile_all(root, [*FLAGS, *RANDOM, *OVERFLOWING])
+    exact.compile_all(root, [*FLAGS, *RANDOM, *OVERFLOWING, LOADED])
 
 
 def reasons(solved: exact.Solved) -> set[int]:
@@ -67,7 +68,7 @@ def test_exact_under_flags(root: Path, flags: dict[str, Any]) -> None:
     assert exact.solve(root, exact.hot_warp(few), {"ctas": 2}, **flags).wrong == []
 
 
-@pytest.mark.parametrize("flags", [{}, {"BLOCK_Q": 1, "KV_STAGES": 4}], ids=["declared", "one row a batch"])
+@pytest.mark.parametrize("flags", [{}, LOADED], ids=["declared", "one row a batch"])
 @pytest.mark.parametrize("seed", range(5))
 def test_exact_when_every_sm_is_loaded(root: Path, flags: dict[str, Any], seed: int) -> None:
     """Many rows a CTA: what only goes wrong beside other roles' traffic."""
