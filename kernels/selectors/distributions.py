@@ -18,6 +18,8 @@ RUN = 512
 """Columns of one cluster."""
 STEPS = 8
 """Distinct values from one standard deviation to the next where there are ties."""
+CUT = 0.6745
+"""Upper quartile of a normal variable."""
 Draw = Callable[[int, int], Any]
 """Draw(rows, columns): standard normal, float32."""
 
@@ -47,12 +49,25 @@ def _clustered(draw: Draw, rows: int, columns: int) -> Any:
     return draw(rows, columns) * 0.25 + centres[:, [column // RUN for column in range(columns)]]
 
 
+def _relu(draw: Draw, rows: int, columns: int) -> Any:
+    """Three of four are exactly zero, as where every head's ReLU cut a key off."""
+    return (draw(rows, columns) - CUT).clip(0)
+
+
+def _leaky_relu(draw: Draw, rows: int, columns: int) -> Any:
+    """The same order without the ties: what ReLU would make zero is small and negative."""
+    shifted = draw(rows, columns) - CUT
+    return shifted.clip(0) + shifted.clip(None, 0) * 1e-3
+
+
 RANDOM: Mapping[str, Callable[[Draw, int, int], Any]] = {
     "normal": _normal,
     "normal_plus_100": _plus_100,
     "normal_times_1e-8": _tiny,
     "ties": _ties,
     "clustered": _clustered,
+    "relu": _relu,
+    "leaky_relu": _leaky_relu,
 }
 INDEXER = "indexer"
 """Scores that index_topk's scorer makes of random FP8 queries and keys, with causal bounds."""

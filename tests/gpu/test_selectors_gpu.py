@@ -23,7 +23,7 @@ SHAPES = [
     {"rows": 3, "columns": 2048, "k": 2048},
 ]
 SELECTORS = ["torch_topk", "our_topk", "our_histogram", "flashinfer", "deepselect", "vllm_per_row"]
-DISTRIBUTIONS = ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "indexer"]
+DISTRIBUTIONS = ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "relu", "leaky_relu", "indexer"]
 
 
 @pytest.fixture(scope="module")

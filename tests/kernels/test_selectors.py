@@ -45,7 +45,8 @@ def failed(kernel: Kernel, inputs: Any, output: Any, shape: dict[str, int] = SHA
 
 @pytest.mark.parametrize("selector", HOST)
 @pytest.mark.parametrize(
-    "distribution", ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "indexer"]
+    "distribution",
+    ["normal", "normal_plus_100", "normal_times_1e-8", "ties", "clustered", "relu", "leaky_relu", "indexer"],
 )
 def test_every_distribution_is_selected_exactly(kernel: Kernel, distribution: str, selector: str) -> None:
     inputs = kernel.inputs(SHAPE, distribution, 1)
@@ -66,6 +67,8 @@ def test_distributions_are_what_they_say(kernel: Kernel) -> None:
     assert len(np.unique(scores["ties"])) < 100
     top = [np.sort(np.argsort(-row)[:128]) for row in scores["clustered"]]
     assert np.mean([np.mean(np.diff(t) == 1) for t in top]) > 0.2
+    assert np.mean(scores["relu"] == 0) == pytest.approx(0.75, abs=0.02)
+    assert len(np.unique(scores["leaky_relu"])) > 0.99 * scores["leaky_relu"].size
     bounds = kernel.inputs(shape, "indexer", 1)
     assert bounds["end"].tolist() == list(range(4096 - 7, 4097))
     assert np.isneginf(scores["indexer"][0, -7:]).all()
