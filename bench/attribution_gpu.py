@@ -107,7 +107,7 @@ RECORDINGS = {
     "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0),
     "slack": Asked(
         ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"),
-        ({"q": 4096, "n": 16384},),
+        ({"q": 4096, "n": 12288},),
         rounds=8,
         traced_rounds=1,
     ),
