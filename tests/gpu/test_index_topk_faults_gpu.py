@@ -52,14 +52,14 @@ def test_a_planted_fault_is_not_exact(root: Path, tmp_path: Path, fault: str) ->
     assert exact.solve(root, inputs, knobs, under=tmp_path, **what.flags).wrong != []
 
 
-def measured(kernel: Kernel, home: Path, variants: str, names: list[str]) -> Recording:
+def measured(kernel: Kernel, home: Path, variants: str, name: str, timeout_s: float) -> Recording:
     assert isinstance(GPU, Gpu)
     (home / "variants").mkdir()
     (home / "variants" / "index_topk.toml").write_text(variants, encoding="utf-8")
     known = load_variants(home, kernel)
     over = Overrides({"q": 64, "n": 4096}, {}, {"sms": GPU.sms, "ctas": GPU.sms}, rounds=2)
-    options = Options(scopes=("event",), traced_rounds=0, timeout_s=4.0)
-    return watch.execute(plan(kernel, known, names, over), kernel, known, home / "a", lambda *_: None, options)
+    options = Options(scopes=("event",), traced_rounds=0, timeout_s=timeout_s)
+    return watch.execute(plan(kernel, known, [name], over), kernel, known, home / "a", lambda *_: None, options)
 
 
 VARIANTS = """
@@ -76,11 +76,13 @@ flags = { FAULT = 2 }
 """
 
 
-@pytest.mark.parametrize(("name", "words"), [("address", "illegal"), ("deadlock", "hang: no progress")])
+@pytest.mark.parametrize(
+    ("name", "words", "timeout_s"), [("address", "illegal", 30.0), ("deadlock", "hang: no progress", 5.0)]
+)
 def test_a_launch_that_goes_wrong_is_a_failed_row_and_the_rest_runs(
-    root: Path, tmp_path: Path, name: str, words: str
+    root: Path, tmp_path: Path, name: str, words: str, timeout_s: float
 ) -> None:
-    made = measured(planted.planted(root, tmp_path, planted.LAUNCHES), tmp_path, VARIANTS, [name])
+    made = measured(planted.planted(root, tmp_path, planted.LAUNCHES), tmp_path, VARIANTS, name, timeout_s)
     runs = made.table("runs").astype({"arm": str, "status": str})
     failed = runs[runs["status"] == "failed"].set_index("arm")["reason"]
     assert set(failed.index) == {name}

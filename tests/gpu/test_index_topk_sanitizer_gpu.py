@@ -1,8 +1,9 @@
 """compute-sanitizer on index_topk: clean on small inputs, and each tool finds what was planted for it.
 
-Skipped where there is no GPU or no compute-sanitizer.  racecheck is blind to what tensor maps bring into shared memory, and it
-takes accesses that barriers in shared memory (mbarrier) order for races; so it judges the kernels that have neither, and a
-missing wait in the others must be caught by exactness under a delay (test_index_topk_faults_gpu.py).
+Skipped where there is no GPU or no compute-sanitizer.  racecheck is blind to what tensor maps bring into shared memory, and does
+not know the order that barriers in shared memory (mbarrier) make: in the scoring kernels it reports reads that are ordered and,
+once, one that was not (docs/findings/0008).  So it judges the kernels that have neither; a missing wait in the others must be
+caught by exactness under a delay (test_index_topk_faults_gpu.py).
 """
 
 from __future__ import annotations
@@ -76,19 +77,45 @@ def runs(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return made
 
 
+def races(report: str) -> set[str]:
+    """Places (file:line) that racecheck names."""
+    return set(re.findall(r"access at .* in (\w+\.cuh?:\d+)", report))
+
+
+def unread(root: Path) -> set[str]:
+    """Where threads that have nothing to list write side by side, behind the last place of a list: nobody reads it."""
+    file = root / planted.FOLDER / "select.cuh"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {f"{file.name}:{n}" for n, line in enumerate(lines, 1) if ": shape::LIST] = " in line}
+
+
 def said(run: subprocess.CompletedProcess[str]) -> str:
     return "\n".join(line for line in run.stdout.splitlines() if line.startswith("====="))[:3000] + run.stderr[-1000:]
 
 
-@pytest.mark.parametrize("tool", list(planted.SANITIZER))
+TOOLS = [tool for tool in planted.SANITIZER if tool != "racecheck"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
 def test_small_inputs_are_clean(runs: Runs, tool: str) -> None:
     run = runs[tool, False].result()
     assert run.returncode == 0, said(run)
-    assert re.search(r"SUMMARY: 0 (errors|hazards)", run.stdout), said(run)
+    assert "SUMMARY: 0 errors" in run.stdout, said(run)
 
 
-@pytest.mark.parametrize("tool", list(planted.SANITIZER))
+@pytest.mark.parametrize("tool", TOOLS)
 def test_what_was_planted_is_found(runs: Runs, tool: str) -> None:
     run = runs[tool, True].result()
     assert (runs[tool, False].result().returncode, run.returncode) == (0, FOUND), said(run)
     assert "index_" in run.stdout
+
+
+def test_no_race_but_at_the_place_that_nobody_reads(runs: Runs, root: Path) -> None:
+    run = runs["racecheck", False].result()
+    assert "RACECHECK SUMMARY" in run.stdout, said(run)
+    assert races(run.stdout) <= unread(root), said(run)
+
+
+def test_a_planted_race_is_found(runs: Runs, root: Path) -> None:
+    found = races(runs["racecheck", True].result().stdout) - unread(root)
+    assert any(place.startswith("stages.cuh:") for place in found), found
