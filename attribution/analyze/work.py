@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,19 +46,31 @@ def equal_work(
 ) -> tuple[WorkCheck, ...]:
     """One WorkCheck for each quantity of `same`, exact, on the runs that had the same inputs.
 
-    Counters of `stage` are used where it has any, else those of every stage. Launches of one run
-    are added up; instances, stages and scopes are compared one by one.
+    Counters of `stage` are used where it has any, else those of every stage. Launches of one run are added up; instances, stages
+    and scopes are compared one by one. What was not counted and is a knob of the launch is read off the runs.
     """
-    of = {
-        run: (name, inputs)
-        for run, name, inputs in zip(*(runs[c].tolist() for c in ("run", "arm", "inputs")), strict=True)
-        if name in (base, arm)
-    }
+    both = [
+        row
+        for row in zip(*(runs[c].tolist() for c in ("arm", "run", "inputs", "knobs")), strict=True)
+        if row[0] in (base, arm)
+    ]
+    of = {run: (name, inputs) for name, run, inputs, _ in both}
     counted = counters[counters["metric"].isin(list(same)) & counters["run"].isin(list(of))]
     rows: dict[str, list[_Counted]] = {quantity: [] for quantity in same}
     for metric, run, *rest in zip(*(counted[c].tolist() for c in COLUMNS), strict=True):
         rows[metric].append(_Counted(*of[run], run, *rest))
-    return tuple(_check(quantity, rows[quantity], base, arm, stage) for quantity in same)
+    checks = {quantity: _check(quantity, rows[quantity], base, arm, stage) for quantity in same}
+    knobs = {name: {text for one, *_, text in both if one == name} for name in (base, arm)}
+    return tuple(_as_launched(c, knobs, base, arm) if c.equal is None else c for c in checks.values())
+
+
+def _as_launched(check: WorkCheck, knobs: Mapping[str, Collection[str]], base: str, arm: str) -> WorkCheck:
+    """A quantity that nobody counted, when it is a knob of the launch: then the runs themselves say what it was."""
+    values = {name: {json.loads(text).get(check.quantity) for text in knobs[name]} for name in (base, arm)}
+    if any(len(found) != 1 or None in found for found in values.values()):
+        return check
+    (one,), (other,) = values[base], values[arm]
+    return WorkCheck(check.quantity, f"{one:.12g}", f"{other:.12g}", one == other)
 
 
 COLUMNS = ("metric", "run", "stage", "scope", "instance", "state", "value")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from planted import FLAGS, measured, noise
 
+from attribution.analyze import work
 from attribution.analyze.contrast import Contrast, contrast, contrasts, estimate
 from attribution.analyze.verdict import VERDICTS, decide
 from attribution.errors import DataError, InputError
@@ -394,3 +395,14 @@ def test_an_empty_table_of_checks_is_as_good_as_unchecked() -> None:
     found = judged(tables)
     assert found.verdict == "undecided"
     assert found.reasons[0] == "at best undecided: output of full was not checked after its timing"
+
+
+@pytest.mark.parametrize(("knobs", "equal"), [('{"ctas": 8}', True), ('{"ctas": 9}', False), ("{}", None)])
+def test_a_knob_that_nobody_counted_is_read_off_the_runs(knobs: str, equal: bool | None) -> None:
+    """A launch's facts are counters of one run of a build; in another question the same arm has none of its own."""
+    rows = [("full", 1, "i", '{"ctas": 8}'), ("x", 2, "i", knobs), ("x", 3, "i", knobs)]
+    runs = pd.DataFrame(rows, columns=["arm", "run", "inputs", "knobs"])
+    columns = ["metric", "run", "stage", "scope", "instance", "state", "value"]
+    counters = pd.DataFrame([("ctas", 2, "main", "launch", "", "value", 8.0)], columns=columns)
+    (found,) = work.equal_work(runs, counters, "full", "x", ["ctas"])
+    assert found.equal is equal
