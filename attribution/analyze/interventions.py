@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attribution.analyze import law
 from attribution.analyze.clock import at_clock_of
 from attribution.analyze.ladder import Rounds, paired
+from attribution.analyze.stats import intervals
 from attribution.analyze.traced import traced_runs
 from attribution.errors import DataError, InputError
 from attribution.recording import Recording
@@ -34,24 +36,29 @@ INSTRUCTIONS = ("instructions", "smsp__inst_executed.sum", "sm__inst_executed.su
 class Interventions:
     """`table`: arm, time_ns, quantities of `law.RIVALS`, `rows_from` (trace, schedule, equal shares); `rounds`: paired times.
 
-    clock_mhz: the base's, at which all times are given; NaN where the times are as measured.
+    clock_mhz: the base's, at which all times are given; NaN where the times are as measured.  Where there is one, arms that start
+    in waves stand in `apart` with the error of the law of rows that is fitted on the others: most SMs are done while the last
+    wave goes on, the clock rises meanwhile, and such a launch has no one clock.
     """
 
     table: pd.DataFrame
     rounds: Rounds
     clock_mhz: float = math.nan
+    apart: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def compare(self, limit: float = law.LIMIT) -> pd.DataFrame:
         """`law.compare`, arms of one CTA count held out together where there are three counts, else arms one by one."""
         ctas = list(self.table["ctas"])
         groups = ctas if len(set(ctas)) > 2 else None
-        return law.compare(
-            self.table, rounds=self.rounds.time_ns, groups=groups, limit=limit, tick_ns=self.rounds.tick_ns
-        )
+        return law.compare(self.table, rounds=self._times(), groups=groups, limit=limit, tick_ns=self.rounds.tick_ns)
 
     def fit(self) -> law.Fit:
         """The row law on all of them."""
-        return law.fit(self.table["busiest_sm_rows"].to_numpy(float), self.rounds.time_ns, self.rounds.tick_ns)
+        return law.fit(self.table["busiest_sm_rows"].to_numpy(float), self._times(), self.rounds.tick_ns)
+
+    def _times(self) -> law.Floats:
+        """Of `table`'s arms, ns [rounds, arms]."""
+        return np.stack([self.rounds.of(arm) for arm in self.table["arm"]], axis=1)
 
 
 def interventions(
@@ -73,7 +80,23 @@ def interventions(
     rows = [_quantities(recording, runs, base, name) for name in names]
     table = pd.DataFrame(rows)
     table.insert(1, "time_ns", found.time_ns.mean(axis=0))
-    return Interventions(table, found, mhz)
+    late = table["waves"] > 1
+    if arms or math.isnan(mhz) or not late.any() or (~late).sum() < 3:
+        return Interventions(table, found, mhz)
+    kept = Interventions(table[~late].reset_index(drop=True), found, mhz)
+    return replace(kept, apart=_missed(kept, table[late].reset_index(drop=True)))
+
+
+def _missed(kept: Interventions, late: pd.DataFrame) -> pd.DataFrame:
+    """`late` with what the law of rows of the others predicts: error (predicted over measured, less 1), error_low, error_high."""
+    solve = np.linalg.pinv(np.stack([np.ones(len(kept.table)), kept.table["busiest_sm_rows"]], axis=1).astype(float))
+    fitted = kept._times() @ solve.T  # [rounds, 2]
+    errors = [
+        (fitted[:, 0] + fitted[:, 1] * rows) / kept.rounds.of(arm) - 1
+        for arm, rows in zip(late["arm"], late["busiest_sm_rows"], strict=True)
+    ]
+    found = intervals(np.stack(errors))
+    return late.assign(error=found.center, error_low=found.low, error_high=found.high)
 
 
 def _moves(base: Mapping[str, Any], variant: Mapping[str, Any]) -> bool:
@@ -108,7 +131,16 @@ def _quantities(recording: Recording, runs: pd.DataFrame, base: str, arm: str) -
     return {
         "arm": arm, "busiest_sm_rows": float(busiest), "mean_rows": float(mean), "rows_per_batch": float(per_batch),
         "ctas": float(ctas), "instructions": _instructions(recording, mine), "rows_from": source,
+        "waves": _waves(recording, mine, float(ctas), sms),
     }  # fmt: skip
+
+
+def _waves(recording: Recording, mine: pd.DataFrame, ctas: float, sms: int) -> float:
+    """In how many turns the CTAs of stage main start, as many at once as the SMs hold; NaN where that is not known."""
+    counters = recording.table("counters")
+    here = counters[counters["run"].isin(mine["run"]) & (counters["metric"] == "residency")]
+    here = here[here["stage"] == "main"]
+    return float(np.ceil(ctas / (sms * here["value"].iloc[0]))) if len(here) else math.nan
 
 
 def _instructions(recording: Recording, mine: pd.DataFrame) -> float:

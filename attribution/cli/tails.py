@@ -43,7 +43,7 @@ def tails(
     whole = records(summary(trace.per_sm))[0] if trace else {}
     label = moved.choose_scope(recording.table("times"), scope)
     found = moved.interventions(recording, top, intervention or (), scope=label)
-    table, rivals, refused = records(found.table), [], ""
+    table, rivals, refused, apart = records(found.table), [], "", records(found.apart)
     try:
         rivals = records(found.compare())
     except DataError as error:
@@ -57,6 +57,7 @@ def tails(
                 "clock_mhz": found.clock_mhz,
                 "explanations": rivals,
                 "refused": refused,
+                "apart": apart,
             }
         )
         return
@@ -73,6 +74,7 @@ def tails(
         print(f"\nNo law: {refused}")
     else:
         _print_law(rivals)
+        _print_apart(apart)
     print(f"\n{scope_sentence(recording)}")
 
 
@@ -103,6 +105,24 @@ def _print_law(rivals: list[dict[str, Any]]) -> None:
     ]
     heads = {"x": "x", "a": "a, ms", "b": "b, ms [95 %]", "error": "largest error"}
     print_rows(rows, {**heads, "verdict": "verdict", "reason": "reason"})
+
+
+def _print_apart(apart: list[dict[str, Any]]) -> None:
+    if not apart:
+        return
+    print("\nStarted in waves: the clock rises when most SMs are done, so these have no one clock, and stand apart")
+    heads = {
+        "arm": "arm",
+        "ms": "ms",
+        "busiest_sm_rows": "busiest sm rows",
+        "waves": "waves",
+        "error": "the law misses by [95 %]",
+    }
+    rows = [
+        {**r, "ms": r["time_ns"] / 1e6, "error": f"{r['error']:.1%} [{r['error_low']:.1%}, {r['error_high']:.1%}]"}
+        for r in apart
+    ]
+    print_rows(rows, heads)
 
 
 def _number(value: float) -> str:
