@@ -137,7 +137,9 @@ def judged(discrepancy_pct: float, remainder: Interval) -> str:
 
 
 def over_rounds(values: Floats) -> Interval:
-    """Mean with its 95 % interval; NaN bounds for one round."""
+    """Mean with its 95 % interval; NaN bounds for one round, none around what is the same in every round."""
+    if len(values) > 1 and np.ptp(values) == 0:
+        return float(values[0]), float(values[0]), float(values[0])
     found = stats.intervals(values)
     return float(found.low[0]), float(found.center[0]), float(found.high[0])
 

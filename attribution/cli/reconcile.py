@@ -131,7 +131,7 @@ def _lines(one: Account) -> dict[str, str]:
 
 
 def _interval(values: Interval) -> str:
-    low, value, high = values
+    low, value, high = (round(v, 3) + 0.0 for v in values)  # no -0.000
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 

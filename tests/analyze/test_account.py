@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import planted_prefill
 from planted_prefill import TRUTH
 
-from attribution.analyze.account import account, judged, terms_of
+from attribution.analyze.account import account, judged, over_rounds, terms_of
 from attribution.analyze.prefill import adapter_cost, check_together, frame, prefill_account
 from attribution.errors import DataError
 from attribution.recording import open_recording
@@ -158,3 +158,20 @@ def test_what_was_recorded_on_a_cpu_is_explained_by_what_fell_back(root: Path) -
         assert fallback.pct[1] > 0.5 * (found.estimate[1] - found.measured[1])
         with pytest.raises(DataError, match="no trace of kernels"):
             prefill_account(made[name], RULE, adapter)
+
+
+def test_what_was_recorded_on_an_h200_leaves_nothing_over(root: Path) -> None:
+    recordings = {n: open_recording(root / "traces" / f"h200-prefill-{n}") for n in ("8k", "16k", "32k", "64k", "128k")}
+    check_together(list(recordings.values()))
+    adapter = adapter_cost(recordings.pop("8k"))
+    accounts = {n: prefill_account(r, RULE, adapter) for n, r in recordings.items()}
+    for name, found in accounts.items():
+        assert found.estimate[1] > found.measured[1] > 0, name
+        assert found.remainder[0] < 0 < found.remainder[2], name
+    assert accounts["64k"].verdict == "explained"
+
+
+def test_what_is_the_same_in_every_round_has_no_width() -> None:
+    assert over_rounds(np.zeros(8)) == (0, 0, 0)
+    low, value, high = over_rounds(np.array([1.0]))
+    assert (value, np.isnan(low), np.isnan(high)) == (1.0, True, True)
