@@ -16,6 +16,7 @@ from attribution.errors import MeasureError
 MARGIN = 1.5
 """Bytes between two uses of a copy, in L2 sizes: replacement is not exactly oldest first."""
 
+LINE_BYTES = 128
 MISSED = 0.9
 """Share of what must come from memory that has to be counted there: a few lines may be left from before."""
 
@@ -43,14 +44,18 @@ def check_cold(copy_bytes: int, copies: int, visits: int, l2_bytes: int) -> int:
     return touched
 
 
-def check_missed(read_bytes: float, passes: float, least_bytes: float) -> tuple[bool, str]:
-    """Whether a launch that is called cold read what it must from memory, and what was seen, in words.
+def check_missed(read_bytes: float, sectors: float, hits: float, least_bytes: float) -> tuple[bool, str]:
+    """Whether a launch that is called cold missed the L2 for what it must read from memory, and what was seen, in words.
 
-    `read_bytes` and `passes` as Nsight Compute counted them (NaN: not counted), `least_bytes` what must come from memory.
+    Bytes read from memory, sectors looked up in the L2 and hits among them as Nsight Compute counted them (NaN: not counted);
+    `least_bytes` must come from memory.  A pass that found what an earlier one had left has counted too few of either.
     """
-    seen = f"{read_bytes / 1e6:.3g} MB came from memory, {least_bytes / 1e6:.3g} MB must; {passes:.0f} passes"
-    # From the second pass on the launch finds what the first one left.
-    return passes == 1 and read_bytes >= MISSED * least_bytes, seen
+    seen = (
+        f"{read_bytes / 1e6:.3g} MB came from memory, {least_bytes / 1e6:.3g} MB must; {hits / sectors:.1%} of "
+        f"{sectors:.0f} sectors hit the L2"
+    )
+    # A miss brings one sector of a line or more: counted as lines, those that missed hold at least what was read.
+    return read_bytes >= MISSED * least_bytes and LINE_BYTES * (sectors - hits) >= MISSED * least_bytes, seen
 
 
 def check_rate(moved_bytes: int, time_ns: float, peak_bytes_per_s: float) -> float:

@@ -8,6 +8,7 @@ Misuse: a duration under ncu is a scope of its own; the counts are what is wante
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -50,7 +51,10 @@ METRICS: Mapping[str, str] = {
 """
 
 COLD = ("l2_sectors", "l2_sectors_hit", "dram_read_bytes")
-"""What is counted of a launch whose cache was cold: one pass, since from the second one on the cache is warm."""
+"""What is counted of a launch whose cache was cold: as little as can be, since from the second pass on the cache is warm.
+
+Seen on an H200: three passes, and all three values are those of the first.
+"""
 PASSES = "profiler__replayer_passes"
 """How often a launch was replayed; in every report, and not to be asked for."""
 
@@ -95,7 +99,11 @@ def range_name(arm: int, step: int, stage: str) -> str:
 
 def missing() -> str:
     """Why ncu cannot be used here, '' when it can be tried."""
-    return "" if shutil.which("ncu") else "ncu is not on the PATH: install Nsight Compute"
+    if not shutil.which("ncu"):
+        return "ncu is not on the PATH: install Nsight Compute"
+    if importlib.util.find_spec("nvtx") is None:
+        return "package nvtx, which names the launches for ncu, is missing: `pip install 'attribution[gpu]'`"
+    return ""
 
 
 def version(ncu: str = "ncu") -> str:

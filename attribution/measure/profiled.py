@@ -76,6 +76,7 @@ def under_ncu(
 
     Each step is inside two NVTX ranges: the outer is what ncu profiles, the inner names the step.
     """
+    import nvtx
     import torch
 
     made = []
@@ -87,12 +88,12 @@ def under_ncu(
                 continue
             _evict(others)
             name = ncu.range_name(first + number, place, step.stage)
-            torch.cuda.nvtx.range_push(ncu.RANGE)
-            torch.cuda.nvtx.range_push(name)
+            nvtx.push_range(ncu.RANGE)
+            nvtx.push_range(name)
             prepared.run_step(place)
             torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-            torch.cuda.nvtx.range_pop()
+            nvtx.pop_range()
+            nvtx.pop_range()
             entry, grid = (step.entry, list(step.grid)) if isinstance(step, Launch) else ("", [])
             facts["steps"].append({"range": name, "stage": step.stage, "kernel_name": entry, "grid": grid})
         made.append(facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from attribution.analyze.by_scope import by_scope, difference
@@ -75,3 +76,19 @@ def test_all_instruments_together_took_less_than_90_s_and_it_says_what_was_not_m
         "56.3 s in all: 6.7 s in timed runs with their rests, 9.9 s checking outputs, 30.9 s under profilers; "
         "16 % was not measuring (imports, builds, set-up)"
     )
+
+
+def test_cold_against_warm_differs_where_the_l2_holds_everything() -> None:
+    medians, missed = {}, {}
+    for cache in ("warm", "cold"):
+        made = open_recording(TRACES / f"h200-hello-{cache}")
+        found = by_scope(made, "vector").set_index(["scope", "stage"])
+        medians[cache] = found.loc[(f"graph/{cache}/as-found", "main"), "time_ns"]
+        counted = made.table("counters").astype({"metric": str}).groupby("metric")["value"].mean()
+        missed[cache] = 1 - counted["l2_sectors_hit"] / counted["l2_sectors"]
+    assert medians["cold"] > 1.3 * medians["warm"]
+    assert missed["warm"] < 0.02 < 0.3 < missed["cold"]
+    cold = by_scope(open_recording(TRACES / "h200-hello-cold"), "vector")
+    both = pd.concat([cold, by_scope(open_recording(TRACES / "h200-hello-warm"), "vector")])
+    with pytest.raises(DataError, match="two scopes: .*graph/cold.*graph/warm"):
+        difference(both, "graph/cold/as-found", "graph/warm/as-found", "main")

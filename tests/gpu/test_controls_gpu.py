@@ -13,7 +13,7 @@ import pytest
 from attribution.analyze.contrast import contrast
 from attribution.claim import answers
 from attribution.declare import load_kernel, load_variants
-from attribution.measure import watch
+from attribution.measure import ncu, watch
 from attribution.measure.jobfile import Options
 from attribution.measure.probe import Gpu, find
 from attribution.plan import Overrides, plan
@@ -65,7 +65,7 @@ def test_a_control_without_matrix_instructions_is_refused_before_it_runs(root: P
     assert answers(made, "main", "graph").set_index("arm").loc["broken", "verdict"] == "void"
 
 
-@pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
+@pytest.mark.skipif(bool(ncu.missing()), reason=ncu.missing())
 def test_dynamic_counts_tell_the_honest_control_from_the_one_that_lost_its_work(root: Path, tmp_path: Path) -> None:
     made = measured(root, tmp_path, ["math_only", "unwatched"], ("graph", "ncu"))
     assert made.manifest["measuring"]["skipped"] == []

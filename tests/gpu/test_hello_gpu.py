@@ -12,7 +12,7 @@ import pytest
 from attribution.analyze.contrast import contrast
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant, load_kernel, load_variants
-from attribution.measure import start
+from attribution.measure import ncu, start
 from attribution.measure.probe import Gpu, find
 from attribution.plan import Overrides, plan
 from attribution.recording import Recording
@@ -76,7 +76,7 @@ def test_a_recording_has_every_scope_a_trace_and_right_outputs(root: Path, tmp_p
 def caches(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
     """hello on a matrix that the L2 holds whole: warm and cold, with its counters where ncu is there."""
     hello, home = load_kernel(root, "hello"), tmp_path_factory.mktemp("caches")
-    scopes = ["graph", "ncu"] if shutil.which("ncu") else ["graph"]
+    scopes = ["graph"] if ncu.missing() else ["graph", "ncu"]
     given = {"rows": 64, "scopes": scopes, "rounds": 12}
     variants = load_variants(root, hello)
     return {name: measured(hello, variants, ["vector"], home / name, cache=name, **given) for name in ("warm", "cold")}
@@ -91,7 +91,7 @@ def test_cold_is_slower_than_warm_where_everything_fits_the_cache(caches: dict[s
     assert medians["cold"] > 1.3 * medians["warm"]
 
 
-@pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not on the PATH")
+@pytest.mark.skipif(bool(ncu.missing()), reason=ncu.missing())
 def test_the_l2_hits_where_it_is_warm_and_misses_where_it_is_cold(caches: dict[str, Recording]) -> None:
     share, read = {}, {}
     for cache, made in caches.items():

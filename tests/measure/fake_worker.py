@@ -121,7 +121,7 @@ def under_ncu(
     arms = []
     for name in ("vector", "scalar")[first : first + 2 // points]:
         step = {"range": name, "stage": "main", "kernel_name": "hello", "grid": [264, 1, 1]}
-        facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i", "least_bytes": 2**28}
+        facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i", "least_bytes": 2**30}
         arms.append({**facts, "steps": [step], "checks": [["sums", True, "0 rows differ"]]})
     return arms
 

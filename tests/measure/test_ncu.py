@@ -43,6 +43,16 @@ def test_the_tool_says_its_version_or_it_is_unknown(tmp_path: Path) -> None:
     assert ncu.version(str(tool)) == ncu.version(str(tmp_path / "none")) == "unknown"
 
 
+def test_what_ncu_needs_and_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ncu.missing().startswith("ncu is not on the PATH")
+    (tmp_path / "ncu").write_text("#!/bin/sh\n")
+    (tmp_path / "ncu").chmod(0o755)
+    for there in (True, False):
+        monkeypatch.setattr(ncu.importlib.util, "find_spec", lambda name, there=there: there or None)
+        assert ncu.missing() == "" if there else "package nvtx" in ncu.missing()
+
+
 def test_missing_permission_says_what_to_do() -> None:
     log = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     assert "NVreg_RestrictProfilingToAdminUsers=0" in ncu.explain(log)

@@ -35,9 +35,11 @@ class Prepared:
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     torch: Any = ModuleType("torch")
-    nvtx = SimpleNamespace(range_push=lambda name: made.append(f"[{name}"), range_pop=lambda: made.append("]"))
-    torch.cuda = SimpleNamespace(synchronize=lambda: None, nvtx=nvtx)
+    torch.cuda = SimpleNamespace(synchronize=lambda: None)
+    nvtx: Any = ModuleType("nvtx")
+    nvtx.push_range, nvtx.pop_range = lambda name: made.append(f"[{name}"), lambda: made.append("]")
     monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "nvtx", nvtx)
     return made
 
 

@@ -76,12 +76,22 @@ def test_cold_must_be_cold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read_bytes", "passes", "passed"),
-    [(16.8e6, 1, True), (14e6, 1, False), (768.0, 1, False), (16.8e6, 2, False), (math.nan, 1, False)],
-    ids=["cold", "half", "warm", "second pass", "not counted"],
+    ("read_bytes", "sectors", "hits", "passed"),
+    [
+        (16784640.0, 801403.0, 538634.0, True),
+        (14e6, 801403.0, 538634.0, False),
+        (768.0, 537645.0, 539226.0, False),
+        (16784640.0, 537645.0, 539226.0, False),
+        (math.nan, 801403.0, 538634.0, False),
+        (16784640.0, math.nan, math.nan, False),
+    ],
+    ids=["cold", "half of it", "warm", "the L2 of a later pass", "memory not counted", "L2 not counted"],
 )
-def test_the_counters_must_agree_that_a_launch_was_cold(read_bytes: float, passes: float, passed: bool) -> None:
-    found, seen = cold.check_missed(read_bytes, passes, 16.8e6)
+def test_the_counters_must_agree_that_a_launch_was_cold(
+    read_bytes: float, sectors: float, hits: float, passed: bool
+) -> None:
+    """What an H200 counted of hello on a matrix of 16.8 MB, cold and warm."""
+    found, seen = cold.check_missed(read_bytes, sectors, hits, 64 * 65536 * 4)
     assert found == passed
     assert "MB came from memory, 16.8 MB must" in seen
 
