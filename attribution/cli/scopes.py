@@ -36,6 +36,7 @@ def scopes(
     """What each instrument includes and reads of the same arm.  A difference across scopes is refused."""
     from attribution.analyze.by_scope import by_scope, difference
     from attribution.claim import scope_sentence
+    from attribution.claim.void import void_reasons
     from attribution.errors import InputError
 
     recording = open_named(path)
@@ -53,10 +54,14 @@ def scopes(
             raise InputError(f"--minus {' '.join(minus)}: give it twice, for the two scopes")
         print(difference(found, minus[0], minus[1], stage or "main"))
         return
+    void = found["scope"].map(lambda scope: "; ".join(void_reasons(recording, str(scope).split("/")[0])))
     if json:
-        print_json({"scopes": records(found)})
+        print_json({"scopes": records(found.assign(void=void))})
         return
     keys = ("time_ns", "low_ns", "high_ns")
     print_rows([{**r, **{k: round(r[k] / 1e6, 4) for k in keys}} for r in records(found)], HEADS)
+    for scope, reason in dict(zip(found["scope"], void, strict=True)).items():
+        if reason:
+            print(f"void: {scope}: {reason}")
     print("Values of two scopes are never subtracted or divided: they do not include the same.")
     print(scope_sentence(recording))

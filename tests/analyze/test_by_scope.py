@@ -78,6 +78,13 @@ def test_all_instruments_together_took_less_than_90_s_and_it_says_what_was_not_m
     )
 
 
+def test_a_scope_that_the_void_list_names_says_so(attr: Any) -> None:
+    done = attr("scopes", "h200-hello-cold")
+    assert "void: trace/warm/as-found: h200-hello-cold: its traced runs had a cold cache as well" in done.out
+    assert done.out.count("void: ") == 1
+    assert "void: " not in attr("scopes", "h200-hello-warm").out
+
+
 def test_cold_against_warm_differs_where_the_l2_holds_everything() -> None:
     medians, missed = {}, {}
     for cache in ("warm", "cold"):
