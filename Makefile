@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # With a GPU the same commands also install what measures on it.
 EXTRAS := cuda,notebooks,dev$(if $(wildcard /dev/nvidia0),$(shell $(PYTHON) -c 'import torch' 2>/dev/null || echo ,gpu))
 
-.PHONY: demo test browser lint check bench bench-gpu pairs fuzz clean
+.PHONY: demo case test browser lint check bench bench-gpu pairs fuzz clean
 
 demo: $(VENV)/ready
 	$(BIN)/attr run --variant math_only --out recordings/demo --overwrite
@@ -29,6 +29,11 @@ lint: $(VENV)/ready
 	$(BIN)/mypy
 
 check: lint test
+
+# The README's worked attribution from its committed recording, drawn into case.svg.
+case: $(VENV)/ready
+	$(BIN)/attr versus h200-h20-design full h20_block_q_1 h20_block_q_2 h20_unfused_topk h20_unfused_deep_gemm \
+	    --unfused h20_unfused_topk --plot case.svg
 
 bench: $(VENV)/ready
 	$(BIN)/python -m bench
