@@ -11,7 +11,7 @@ from attribution.errors import DataError
 from attribution.tables import TABLES, conform, markdown
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "recording-format.md"
-MARK = "<!-- generated from attribution/tables.py -->\n\n"
+MARK = "<!-- generated from attribution/tables -->\n\n"
 
 
 def test_the_document_is_what_the_schema_generates() -> None:
