@@ -84,12 +84,11 @@ def exposed(
     timed = set(runs.loc[(runs["question"] == base) & runs["run"].isin(times["run"]), "arm"].astype(str))
     pairs = []
     for lower in (rung for rung in ("filter_only", "score_only") if rung in chain):
-        # The consumer's own rung needs no second trace: what it takes away is waits and drain.
-        below = accounts(recording, base, lower)[0] if lower != "filter_only" else pd.DataFrame()
+        below = accounts(recording, base, lower)[0]
         both = [arm for arm in (base, lower) if arm + TRACED in timed]
         costs = [f"{_cost_of_tracing(runs, times, base, arm, where):+.1%} of {arm}" for arm in both]
         notes = [f"tracing costs {', '.join(costs)}"] if costs else []
-        if lower != "filter_only" and below.empty and len(account):
+        if below.empty and len(account):
             notes.append(f"waits and drain only: {lower} has no trace")
         for build in ("", TRACED):
             if build and (account.empty or not {lower + build, base + build} <= timed):

@@ -101,7 +101,8 @@ def exposed(
     control: low, value, high of 1 - T(lower) / T(base).  names: base, control, and the unit of the shares (time or cycles).
     account: `lastsm.account` of the base's traced runs, with columns `round` and, for cycles, `clock_mhz`; the trace's share is
     waits for the consumer + drain.  With rows in `lower` (the same of the control), the pace role's longer processing, waits and
-    drain are compared too, so that work which the control takes out of the pace role itself is seen.
+    drain are compared too: work that the control takes out of the pace role itself, and what the consumer costs it by sharing
+    its issue slots and memory, is no wait.
     """
     term = f"exposed above {names[1]}"
     first = Share(f"control {names[0]} - {names[1]}, {names[2]}", control[1], control[0], control[2], ticks[0])

@@ -190,6 +190,23 @@ def test_mislabelled_sms_make_the_witnesses_disagree() -> None:
         tails.per_sm(found_spans(traced), traced["rows"], 3)
 
 
+def test_what_the_consumer_costs_without_a_wait_is_longer_processing() -> None:
+    """Two slots, so nobody waits; the pace role takes 2 % longer while it shares its issue slots with the consumer."""
+    accounts = []
+    for math_ns in (81_600, 80_000):
+        traced = planted_gpu.trace(range(10), math_ns, 100, slots=2, batches=12, ctas=3)
+        account = lastsm.account(found_spans(traced))
+        accounts.append(account.assign(round=account["run"], clock_mhz=1700.0))
+    control, names = (0.0195, 0.0196, 0.0197), ("full", "filter_only", "cycles")
+    blind = witness.exposed(control, accounts[0], pd.DataFrame(), names, (1e-5, 1e-5))
+    seeing = witness.exposed(control, *accounts, names, (1e-5, 1e-5))
+    assert (blind.verdict, seeing.verdict) == ("witnesses disagree", "agree")
+    assert seeing.second is not None
+    assert seeing.second.value == pytest.approx(1 - 80_000 / 81_600, abs=0.001)
+    # Without any contention there is nothing to see, and a control that claims some stands alone.
+    assert witness.exposed(control, accounts[0], accounts[0], names, (1e-5, 1e-5)).verdict == "witnesses disagree"
+
+
 def test_pairs_that_lack_something_are_not_confirmed() -> None:
     full = witness.Share("a", 0.2, 0.19, 0.21)
     assert witness.Pair("t", full, None).verdict == "one witness"
