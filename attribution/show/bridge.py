@@ -56,7 +56,7 @@ def draw_account(axes: Axes, account: Account) -> None:
         if low == low and high == high:
             axes.hlines(row, begin + low, begin + high, color="black", linewidth=1.2)
         axes.annotate(
-            f"{value:.2f}", (max(begin, begin + value, begin + (high if high == high else value)), row), xytext=(4, 0),
+            f"{round(value, 2) + 0.0:.2f}", (max(begin, begin + value, begin + (high if high == high else value)), row), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=8,
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), [label for _, label, _, _ in shown], fontsize=8)
