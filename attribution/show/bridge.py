@@ -55,10 +55,9 @@ def draw_account(axes: Axes, account: Account) -> None:
         axes.barh(row, value, left=begin, height=0.7, color=colours[kind])
         if low == low and high == high:
             axes.hlines(row, begin + low, begin + high, color="black", linewidth=1.2)
-        axes.annotate(
-            f"{round(value, 2) + 0.0:.2f}", (max(begin, begin + value, begin + (high if high == high else value)), row), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=8,
-        )  # fmt: skip
+        text = f"{round(value, 2) + 0.0:.2f}"  # no -0.00
+        right = max(begin, begin + value, begin + (high if high == high else value))
+        axes.annotate(text, (right, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(shown)), [label for _, label, _, _ in shown], fontsize=8)
     axes.invert_yaxis()
     axes.axvline(0, color="black", linewidth=0.6)
