@@ -1,7 +1,7 @@
 """The first half of an unfused indexer: all scores of a call as a matrix in memory.
 
 In: an `IndexCall`, and whether the selector reads outside a row's bounds (`clean`).  Out: float32 [rows, keys], -inf there if so.
-A scorer is made once by its factory, which raises what is missing; `SCORERS` lists them, fastest first.
+A scorer is made once by its factory, which raises what is missing; `SCORERS` lists them, what serving engines use first.
 Misuse: `deep_gemm` is another project's wheel and builds with nvcc at its first call of a size: warm up before timing.
 """
 
