@@ -28,6 +28,7 @@ from attribution.recording import Recording
 SEED = 17
 LEAST_ROUNDS = 3
 STAGES = ("main", "operator")
+POINT = ("shape", "distribution")
 HOLDING = {"CYCLES", "DELAY", "PLANT"}
 """Words in the name of a flag that holds a CTA up for so many cycles."""
 
@@ -133,20 +134,22 @@ def noise(
     planted: str | None = None,
     at_one_clock: bool = False,
 ) -> pd.DataFrame:
-    """One row a question, scope and stage that has a whole block: how its blocks come out.
+    """One row a point, question, scope and stage that has a whole block: how its blocks come out.
 
-    `rounds` of a block (default: `block_rounds`); `planted`: see planted_effect.  Columns: blocks, called, slower (estimates
-    above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together), and called_at_third,
-    called once the effect is a third of each block's own detectable one.  `at_one_clock`: see equal_clock.py.  Raises InputError.
+    `rounds` of a block (default: `block_rounds`); `planted`: see planted_effect.  Columns: shape, distribution, blocks, called,
+    slower (estimates above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together), and
+    called_at_third, called once the effect is a third of each block's own detectable one.  `at_one_clock`: see equal_clock.py.
+    Raises InputError.
     """
     times = recording.table("times")
     if at_one_clock:
         times = equal_clock(recording.table("runs"), times)
     found = [
-        {"recording": recording.path.name, **row}
+        {"recording": recording.path.name, **dict(zip(POINT, point, strict=True)), **row}
+        for point, mine in recording.table("runs").astype(dict.fromkeys(POINT, str)).groupby(list(POINT), sort=False)
         for question in recording.manifest["plan"]["questions"]
         if question["base"] != arm
-        for row in _question(recording, times, question, arm, rounds, planted)
+        for row in _question(recording, times[times["run"].isin(mine["run"])], question, arm, rounds, planted)
     ]
     if not found:
         if any(question["base"] == arm for question in recording.manifest["plan"]["questions"]):

@@ -11,8 +11,8 @@ from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
+POINT_HEADS = {"shape": "shape", "distribution": "distribution"}
 HEADS = {
-    "recording": "recording",
     "scope": "scope",
     "stage": "stage",
     "rounds": "rounds",
@@ -75,7 +75,10 @@ def noise(
     for row in shown:
         row["scope"] = str(row["scope"]).removesuffix("/as-found")
         row |= {key: f"{row[key]:.2%}" for key in ("detectable", "detectable_all")}
-    print_rows(shown, HEADS)
+    # A recording of one point is told by its name.
+    points = found[["recording", *POINT_HEADS]].drop_duplicates()
+    several = len(points) > points["recording"].nunique()
+    print_rows(shown, {"recording": "recording", **(POINT_HEADS if several else {}), **HEADS})
     print(MEANING)
     planted_effects = sorted(set(found["effect"]))
     print(

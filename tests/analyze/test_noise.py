@@ -152,6 +152,15 @@ def test_a_planted_effect_is_scaled_to_a_third_of_what_is_detectable() -> None:
     assert plain["called_at_third"] > row["called_at_third"]
 
 
+def test_points_of_a_sweep_are_judged_each_on_its_own(attr: Any) -> None:
+    found = noise(open_recording(TRACES / "host-selectors"), rounds=2)
+    points = open_recording(TRACES / "host-selectors").manifest["points"]
+    assert len(found[["shape", "distribution"]].drop_duplicates()) == len(points) > 1
+    done = attr("noise", "host-selectors", "--rounds", 2)
+    assert done.code == 0
+    assert "distribution" in done.out
+
+
 def test_a_recording_without_times_has_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Recording.table
     monkeypatch.setattr(Recording, "table", lambda self, name: whole(self, name)[: 0 if name == "times" else None])
