@@ -98,10 +98,12 @@ def block_rounds(arms: int) -> int:
     return -(-LEAST_ROUNDS // square) * square
 
 
-def planted_effect(recording: Recording, question: Mapping[str, Any], arm: str, flag: str, stage: str) -> float:
+def planted_effect(
+    recording: Recording, question: Mapping[str, Any], arm: str, flag: str, stage: str, times: pd.DataFrame
+) -> float:
     """Relative effect of a flag that holds every CTA up for so many cycles: those beyond the base's over the base's own."""
     held = _held_cycles(recording, question, arm, flag)
-    runs, times = recording.table("runs"), recording.table("times")
+    runs = recording.table("runs")
     mine = times[times["run"].isin(runs.loc[runs["arm"] == question["base"], "run"]) & (times["stage"] == stage)]
     cycles = float((mine["time_ns"] * mine["clock_mhz"]).median()) / 1e3
     return held / cycles
@@ -180,7 +182,7 @@ def _question(
             if len(ratios) < size:
                 continue
             found = blocks(ratios, tick, size)
-            effect = planted_effect(recording, question, arm, planted, stage) if planted else 0.0
+            effect = planted_effect(recording, question, arm, planted, stage, times) if planted else 0.0
             each = found.detectable()
             yield {
                 "arm": arm, "scope": scope, "stage": stage, "all_rounds": len(ratios), "rounds": size,
