@@ -10,10 +10,10 @@ import pandas as pd
 
 from attribution.errors import InputError
 from attribution.measure.scopes import INSTRUMENTS, Scope, Time
+from attribution.measured import TRACED
 from attribution.recording import Recording
 
 STAGES = ("operator", "main")
-TRACED = "+trace"
 
 
 def by_scope(recording: Recording, arm: str) -> pd.DataFrame:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from attribution.analyze import stats
 from attribution.analyze.pairing import scoped
+from attribution.measured import TRACED
 from attribution.recording import Recording
 
-TRACED = "+trace"
 FIRST = "(first)"
 
 

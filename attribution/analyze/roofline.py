@@ -1,6 +1,6 @@
 """Roofline: useful arithmetic over time, against the ceiling that was measured and the one on the data sheet.
 
-In: shapes, times, instruction counts.  Out: FLOP, bytes, rates, intensities, and a row a version.
+In: shapes, times, instruction counts.  Out: FLOP, bytes, rates, intensities.
 Effective TFLOPS count only (query, key) pairs inside the causal bounds: k_end(t) = N - Q + t + 1.
 Misuse: matrix instructions also compute what lies outside the bounds (tile rounding): their FLOP are an upper bound of the
 useful ones, and a utilization from them is another number.  Bytes here are what the algorithm must move, not a counter.
@@ -9,10 +9,7 @@ useful ones, and a utilization from them is another number.  Bytes here are what
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-import pandas as pd
 
 from attribution.errors import DataError
 
@@ -122,21 +119,3 @@ def point(
         "l2_byte_per_s": through_l2 / time_ns * 1e9,
         "dram_ridge": spec / chip.dram_byte_per_s if chip else math.nan,
     }  # fmt: skip
-
-
-def trajectory(
-    versions: Mapping[str, tuple[int, float]],
-    q: int,
-    n: int,
-    k: int,
-    practical_flop_per_s: float = math.nan,
-    chip: Chip | None = None,
-) -> pd.DataFrame:
-    """Versions side by side, in order: name -> (BLOCK_Q, time in ns of one scope).  `step` is the time over the one before."""
-    rows = [
-        {"version": name, "block_q": block_q, **point(q, n, k, block_q, ns, practical_flop_per_s, chip)}
-        for name, (block_q, ns) in versions.items()
-    ]
-    out = pd.DataFrame(rows)
-    out["step"] = out["time_ns"] / out["time_ns"].shift(1)
-    return out

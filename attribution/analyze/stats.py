@@ -172,14 +172,6 @@ def detectable_effect(values: ArrayLike, size: float = 0.05, power: float = 0.8)
     return np.where(effect > 0, effect, np.nan)
 
 
-def relative_deviation(values: ArrayLike) -> float:
-    """Standard deviation over |mean|; NaN (undefined, not 0) when the mean is 0 or n < 2."""
-    data = np.asarray(values, dtype=np.float64)
-    if data.size < 2 or data.mean() == 0:
-        return float("nan")
-    return float(data.std(ddof=1) / abs(data.mean()))
-
-
 def ratio_of_sums(
     numerators: ArrayLike,
     denominators: ArrayLike,

@@ -1,7 +1,7 @@
 """The words a contrast ends in, and the rules that allow them.
 
 In: an interval of a log-ratio, the equivalence margin, the null arm's floor.
-Out: one of VERDICTS with its reason; one of EXPECTATIONS for what was expected before measuring.
+Out: one of VERDICTS with its reason; `supported`, `refuted` or `undecided` for what was expected before measuring.
 Misuse: `faster` is not "faster by at least the estimate", and `undecided` is not `same`.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 VERDICTS = ("faster", "slower", "same", "undecided", "void")
-EXPECTATIONS = ("supported", "refuted", "undecided")
 MARGIN = 0.01
 """Default equivalence margin: ratios from 1/1.01 to 1.01 count as the same."""
 

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -70,11 +69,6 @@ def publish(cache: Path, identity: str, cubin: bytes, facts: dict[str, Any]) -> 
             "set XDG_CACHE_HOME or pass --cache DIR"
         ) from error
     return folder
-
-
-def clear(cache: Path) -> None:
-    """Remove the whole cache."""
-    shutil.rmtree(cache, ignore_errors=True)
 
 
 def _digest(cubin: bytes, facts: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from attribution.cli.output import print_rows
@@ -59,7 +58,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "scope": row["scope"].split("/")[0],
         "ratio": interval_ratio(row) if known else DASH,
         "exposed": interval_ms(row, "exposed") if known else DASH,
-        "detectable": interval_share(row["detectable"], math.nan, math.nan) if known else DASH,
+        "detectable": interval_share(row["detectable"]) if known else DASH,
         "rows": f"{row['busiest_sm_rows']:.0f} rows" if row["busiest_sm_rows"] == row["busiest_sm_rows"] else DASH,
         "work": row["equal_work"],
         "verdict": row["verdict"],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
-from attribution.show.cells import interval_ms, interval_share
+from attribution.show.cells import account_ms, interval_share, witness
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _print(found: Book) -> None:
         print(f"{title} ({found.base}, {scope})\n")
         rows = [
             {
-                "item": r["item"], "ms": _ms(r),
+                "item": r["item"], "ms": account_ms(r),
                 "share": f"{r['share']:.2%}", "verdict": r["verdict"], "reason": r["reason"],
             }
             for r in records(frame)
@@ -85,9 +85,9 @@ def _print(found: Book) -> None:
     rows = [
         {
             "term": r["term"],
-            "first": _witness(r, "first"), "second": _witness(r, "second"),
-            "apart": interval_share(r["difference"], math.nan, math.nan),
-            "allowed": interval_share(r["tolerance"], math.nan, math.nan),
+            "first": witness(r, "first"), "second": witness(r, "second"),
+            "apart": interval_share(r["difference"]),
+            "allowed": interval_share(r["tolerance"]),
             "verdict": "; ".join(t for t in (r["verdict"], r["note"]) if t),
         }
         for r in records(found.witnesses)
@@ -99,12 +99,3 @@ def _print(found: Book) -> None:
             "\nThe SM that finishes last, shares of its own time in the traced build; tail = last - mean finish = by rows + spread"
         )
         print_rows([{"item": r["item"], "share": interval_share(r["share"], r["low"], r["high"])} for r in beside])
-
-
-def _ms(row: dict[str, Any]) -> str:
-    return interval_ms({"t_ns": row["time_ns"], "t_low_ns": row["low_ns"], "t_high_ns": row["high_ns"]}, "t")
-
-
-def _witness(row: dict[str, object], which: str) -> str:
-    value, low, high = (float(str(row[f"{which}_{k}"])) for k in ("value", "low", "high"))
-    return f"{row[which]}: {interval_share(value, low, high)}" if row[which] else "-"

@@ -45,7 +45,6 @@ class Instances:
         self._samples: list[_Series] = []
         self._rest: list[_Series] = []
         self._places: dict[tuple[int, int], tuple[str, int, str]] = {}
-        self._dropped_metadata = 0
 
     def add(self, launch: int, name: str, metric: Any, read: dict[int, Callable[..., Any]]) -> None:
         """Take the instances of one metric."""

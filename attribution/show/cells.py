@@ -6,6 +6,7 @@ Misuse: a cell is for reading; computing goes on with the numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +23,22 @@ def interval_ms(row: Mapping[str, Any], name: str) -> str:
     return f"{value:.3f}" if low != low else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def interval_share(value: float, low: float, high: float) -> str:
-    """`12.3 % [12.0, 12.6]`; a dash for what is not known."""
+def account_ms(row: Mapping[str, Any]) -> str:
+    """The same of a row of an account, from time_ns, low_ns and high_ns."""
+    return interval_ms({"t_ns": row["time_ns"], "t_low_ns": row["low_ns"], "t_high_ns": row["high_ns"]}, "t")
+
+
+def interval_share(value: float, low: float = math.nan, high: float = math.nan) -> str:
+    """`12.3 % [12.0, 12.6]`, without an interval the value only; a dash for what is not known."""
     if value != value:
         return DASH
     return f"{100 * value:.2f} %" if low != low else f"{100 * value:.2f} % [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def witness(row: Mapping[str, Any], which: str) -> str:
+    """What the `first` or `second` witness of a row says: its name and its share; a dash where there is none."""
+    value, low, high = (float(row[f"{which}_{part}"]) for part in ("value", "low", "high"))
+    return f"{row[which]}: {interval_share(value, low, high)}" if row[which] else DASH
 
 
 def interval_ratio(row: Mapping[str, Any]) -> str:

@@ -6,13 +6,12 @@ Misuse: terms whose verdict is not firm are hatched; a figure without that would
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from attribution.errors import AttrError
 from attribution.recording import Recording
 from attribution.show import report_svg as svg
-from attribution.show.cells import DASH, interval_ms, interval_share
+from attribution.show.cells import DASH, account_ms, interval_ms, interval_share, witness
 from attribution.show.report_blocks import NUMBER, REASON, VERDICT, Block, Column, Figure, Section, Table, Text
 from attribution.tables import records
 
@@ -77,16 +76,8 @@ def _ledger(recording: Recording, base: str) -> list[Block]:
 
 def _account(title: str, rows: list[dict[str, Any]], scope: str) -> Table:
     columns = (Column("item"), Column("ms [95 %]", NUMBER), Column("share", NUMBER), VERDICT, REASON)
-    cells = tuple((r["item"], _ms(r), _share(r["share"]), r["verdict"], r["reason"]) for r in rows)
+    cells = tuple((r["item"], account_ms(r), interval_share(r["share"]), r["verdict"], r["reason"]) for r in rows)
     return Table(title, columns, cells, f"Scope {scope}.")
-
-
-def _ms(row: dict[str, Any]) -> str:
-    return interval_ms({"t_ns": row["time_ns"], "t_low_ns": row["low_ns"], "t_high_ns": row["high_ns"]}, "t")
-
-
-def _share(value: float) -> str:
-    return interval_share(value, math.nan, math.nan)
 
 
 def _bars(account: Any) -> list[svg.Bar]:
@@ -98,14 +89,14 @@ def _bars(account: Any) -> list[svg.Bar]:
         end, half = begin + row["height_ns"] / 1e6, (row["low_ns"], row["high_ns"])
         low, high = (begin + h / 1e6 for h in half)
         firm = row["verdict"] in ("measured", "arithmetic", "closes", "")
-        value = f"{row['time_ns'] / 1e6:.3f} ms · {_share(row['share'])}"
-        tip = f"{row['item']}: {_ms(row)} ms" + (f", {row['verdict']}" if row["verdict"] else "")
+        value = f"{row['time_ns'] / 1e6:.3f} ms · {interval_share(row['share'])}"
+        tip = f"{row['item']}: {account_ms(row)} ms" + (f", {row['verdict']}" if row["verdict"] else "")
         out.append(svg.Bar(row["item"], row["kind"], begin, end, low, high, value, tip, firm))
     return out
 
 
 def _alt(rows: list[dict[str, Any]]) -> str:
-    parts = (f"{r['item']} {_ms(r)} ms{f' ({v})' if (v := r['verdict']) else ''}" for r in rows)
+    parts = (f"{r['item']} {account_ms(r)} ms{f' ({v})' if (v := r['verdict']) else ''}" for r in rows)
     return "Bars of " + "; ".join(parts) + "."
 
 
@@ -115,16 +106,11 @@ def _witnesses(base: str, rows: list[dict[str, Any]]) -> Table:
         Column("allowed", NUMBER), VERDICT, Column("note", "prose"),
     )  # fmt: skip
     cells = tuple(
-        (r["term"], _witness(r, "first"), _witness(r, "second"), _share(r["difference"]), _share(r["tolerance"]),
+        (r["term"], witness(r, "first"), witness(r, "second"), interval_share(r["difference"]), interval_share(r["tolerance"]),
          r["verdict"], r["note"])
         for r in rows
     )  # fmt: skip
     return Table(f"Second witnesses of {base}", columns, cells, "Each as a share of its own total.")
-
-
-def _witness(row: dict[str, Any], which: str) -> str:
-    value, low, high = (float(row[f"{which}_{k}"]) for k in ("value", "low", "high"))
-    return f"{row[which]}: {interval_share(value, low, high)}" if row[which] else DASH
 
 
 def _ladder(recording: Recording, base: str) -> list[Block]:
@@ -164,7 +150,7 @@ def _step_bar(step: dict[str, Any]) -> svg.Bar:
     begin, end = ((step["time_ns"] - step["step_ns"]) / 1e6, step["time_ns"] / 1e6)
     low, high = (begin + step[f"step_{end_of}_ns"] / 1e6 for end_of in ("low", "high"))
     tip = f"{step['adds']}: {interval_ms(step, 'step')} ms, {step['verdict']}"
-    value = f"{step['step_ns'] / 1e6:.3f} ms · {_share(step['step_share'])}"
+    value = f"{step['step_ns'] / 1e6:.3f} ms · {interval_share(step['step_share'])}"
     return svg.Bar(step["adds"], "term", begin, end, low, high, value, tip, step["verdict"] == "measured")
 
 

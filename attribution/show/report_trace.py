@@ -6,7 +6,6 @@ Misuse: durations of a traced build locate; they stand here as places in time, n
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError
@@ -89,7 +88,7 @@ def _law(recording: Recording, base: str) -> Block:
         VERDICT, REASON,
     )  # fmt: skip
     cells = tuple(
-        (r["explanation"], text(r["intercept_ns"] / 1e6), _slope(r), interval_share(r["error_max"], math.nan, math.nan),
+        (r["explanation"], text(r["intercept_ns"] / 1e6), _slope(r), interval_share(r["error_max"]),
          r["verdict"], r["reason"])
         for r in rivals
     )  # fmt: skip
@@ -136,7 +135,7 @@ def _timeline(trace: Trace) -> list[Block]:
         return [*blocks, Text(f"No critical path: {error}", missing=True)]
     columns = (Column("role", "code"), Column("kind"), Column("ms", NUMBER), Column("share", NUMBER))
     cells = tuple(
-        (s["role"] or DASH, s["kind"], f"{s['time_ns'] / 1e6:.3f}", interval_share(s["share"], math.nan, math.nan)) for s in sums
+        (s["role"] or DASH, s["kind"], f"{s['time_ns'] / 1e6:.3f}", interval_share(s["share"])) for s in sums
     )  # fmt: skip
     note = "Walked back from the last stamp: at the end of a wait it goes to the role that was waited for."
     blocks.append(Table(f"Critical path of {trace.arm}", columns, cells, note))

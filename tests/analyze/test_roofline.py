@@ -81,10 +81,3 @@ def test_faster_than_the_chip_is_refused() -> None:
         roofline.point(8, 131072, 2048, 1, 1e3, chip=slow_memory)
     with pytest.raises(DataError, match="not defined"):
         roofline.tflops(1, 0)
-
-
-def test_trajectory_side_by_side() -> None:
-    table = roofline.trajectory({"a": (1, 6.616e6), "b": (2, 3.685e6)}, 4096, 16384, 2048, chip=H20)
-    assert list(table["version"]) == ["a", "b"]
-    assert table["step"].iloc[1] == pytest.approx(3.685 / 6.616)
-    assert table["practical_share"].isna().all()

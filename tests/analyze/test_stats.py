@@ -98,12 +98,6 @@ def test_detectable_effect_is_found_in_four_of_five() -> None:
     assert np.isnan(stats.detectable_effect([5.0])).all()
 
 
-def test_relative_deviation_of_zeros_is_undefined() -> None:
-    assert np.isnan(stats.relative_deviation([0, 0, 0]))
-    assert np.isnan(stats.relative_deviation([3.0]))
-    assert stats.relative_deviation([9.0, 11.0]) == pytest.approx(np.sqrt(2) / 10)
-
-
 def test_ratio_of_sums_not_mean_of_ratios() -> None:
     assert stats.ratio_of_sums([90, 10], [100, 1000]) == pytest.approx(100 / 1100)
     assert np.isnan(stats.ratio_of_sums([0], [0]))
