@@ -1,8 +1,8 @@
-"""Recordings of index_topk on the reference machine for the notebooks on the busiest SM, on layouts and on slack.
+"""Recordings of index_topk on the reference machine for the notebooks on layouts and on slack.
 
     python -m bench.attribution_host FOLDER [NAME...]
 In: nothing but a CPU.  Out: recordings `host-NAME`: virtual time, whose mechanisms are the kernel's and whose speed is nobody's.
-The reference machine's tasks are milliseconds, so CTA counts and delays are other ones than in variants/index_topk.toml.
+The reference machine's tasks are milliseconds, so delays are other ones than in variants/index_topk.toml.
 Misuse: what they show of a GPU is that the questions can be answered, not the answers: bench/attribution_gpu.py asks a GPU.
 """
 
@@ -16,10 +16,7 @@ from pathlib import Path
 from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
 from attribution.measure import job, sweep
 from attribution.plan import Overrides, Plan, plan
-from attribution.schedule import rows_per_sm
 
-SMS, QUERIES = 66, 264
-CTAS = (22, 33, 44, 88, 99, 132, 176)
 DELAYS_NS = {
     "tma": (2_500_000, 5_000_000, 10_000_000, 15_000_000, 20_000_000),
     "math": (500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000),
@@ -48,20 +45,6 @@ class Asked:
         ]
 
 
-def ctas(known: Mapping[str, Variant]) -> Asked:
-    """CTA counts below and above the number of SMs; expected before: times as the rows on the busiest SM, within a tenth."""
-    whole = int(rows_per_sm(QUERIES, 1, SMS, SMS).max())
-    out = {"full": known["full"]}
-    for count in CTAS:
-        ratio = int(rows_per_sm(QUERIES, 1, count, SMS).max()) / whole
-        expects = {"host": {"time_ratio": (0.9 * ratio, 1.1 * ratio)}}
-        asks = f"Do {count} CTAs take as long as the rows on the busiest SM say ({ratio:.2f} times the base's)?"
-        out[f"ctas_{count}"] = replace(
-            known["ctas_66"], name=f"ctas_{count}", asks=asks, knobs={"ctas": count}, expects=expects
-        )
-    return Asked(out, {"q": QUERIES, "n": 2048}, {"BLOCK_Q": 1, "KV_STAGES": 4}, {"sms": SMS, "ctas": SMS}, rounds=12)
-
-
 def slack(known: Mapping[str, Variant]) -> Asked:
     """Delays of each role, and a selection that walks the reserved capacity to test the prediction on."""
     out = {"full": known["full"], "scan_reserved": known["scan_reserved"]}
@@ -82,7 +65,7 @@ def capacity(known: Mapping[str, Variant]) -> Asked:
     )  # fmt: skip
 
 
-RECORDINGS = {"ctas": ctas, "slack": slack, "capacity": capacity}
+RECORDINGS = {"slack": slack, "capacity": capacity}
 
 
 def main(folder: Path, names: list[str]) -> None:
