@@ -24,7 +24,7 @@ from attribution.build import build
 from attribution.declare import Kernel, load_kernel, module_of, shipped_root
 from bench.gpu import normal
 
-ROWS, KEYS, SECONDS, LIMIT_S = 4096, 32768, 12.0, 60
+ROWS, KEYS, SEED, SECONDS, LIMIT_S = 4096, 32768, 36965, 12.0, 60
 H20 = {"BLOCK_Q": 2, "TOPK_WARPS": 3, "MATH_WARPGROUPS": 2, "SCHEDULE": "rows", "REDUCE_MATH": "f32"}
 MATH_ONLY = dict.fromkeys(("REDUCE", "FILTER", "SELECT", "EMIT"), False)
 CASES: list[dict[str, Any]] = [
@@ -64,7 +64,7 @@ def launched(home: Path, case: dict[str, Any]) -> dict[str, Any]:
 
     kernel = load_kernel(home, "index_topk")
     flags = kernel.resolve_flags(flags_of(case))
-    made = module_of(kernel, "operator").make(normal(ROWS, KEYS), flags, {})
+    made = module_of(kernel, "operator").make(normal(ROWS, KEYS, SEED), flags, {})
     ready = Prepared(kernel, made.steps(), Module(build(kernel, flags)))
     seen: Counter[int] = Counter()
     ended, began = "well", time.monotonic()

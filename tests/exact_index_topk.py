@@ -74,22 +74,6 @@ def compile_all(root: Path, wanted: Iterable[Mapping[str, Any]]) -> None:
         list(pool.map(lambda i: build(kernel, kernel.resolve_flags(dict(i))), needed))
 
 
-def normal(rows: int, keys: int, seed: int = 0) -> dict[str, Any]:
-    """Normal inputs, causal bounds where there are as many keys as rows."""
-    import torch
-
-    g = torch.Generator("cuda").manual_seed(seed)
-    fp8 = torch.float8_e4m3fn
-    return {
-        "q": torch.randn(rows, 64, 128, device="cuda", generator=g).to(fp8),
-        "k": torch.randn(keys, 128, device="cuda", generator=g).to(fp8),
-        "k_scale": torch.rand(keys, device="cuda", generator=g) + 0.5,
-        "w": torch.randn(rows, 64, device="cuda", generator=g) / 8,
-        "k_start": torch.zeros(rows, device="cuda", dtype=torch.int32),
-        "k_end": (torch.arange(rows, device="cuda") + keys - rows + 1).clamp(min=0).int(),
-    }
-
-
 def hot_warp(inputs: dict[str, Any]) -> dict[str, Any]:
     """16 of every 128 keys score far higher: with few CTAs, the segment of one Math warp must overflow."""
     import torch

@@ -17,14 +17,6 @@ def test_without_a_gpu_it_says_so_and_exits_with_1(
     assert seen.out == ""
 
 
-def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
-    """Medians taken apart would say 1.0: the clock fell between rounds, not between arms."""
-    times = {"a": [1.2, 12.0, 120.0], "b": [1.0, 10.0, 100.0]}
-    assert goals.ratio(times, "a", "b") == pytest.approx(1.2)
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        goals.ratio({"a": [1.0, 2.0], "b": [1.0]}, "a", "b")
-
-
 @pytest.mark.parametrize(("operator_ms", "met", "wins"), [(0.9, True, 2), (1.1, False, 0)])
 def test_the_row_against_the_scorer(operator_ms: float, met: bool, wins: int) -> None:
     row = goals.against_scorer("Q", {"full": [operator_ms] * 2, "scorer": [1.0, 1.0]}, 1.0)

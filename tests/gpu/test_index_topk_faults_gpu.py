@@ -18,6 +18,7 @@ from attribution.measure.jobfile import Options
 from attribution.measure.probe import Gpu, find
 from attribution.plan import Overrides, plan
 from attribution.recording import Recording
+from bench.gpu import normal
 
 GPU = find()
 pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
@@ -26,17 +27,17 @@ pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
 def inputs_of(fault: str) -> tuple[dict[str, Any], dict[str, int]]:
     """Inputs and knobs on which a fault must show."""
     if fault == "candidate_of_a_full_segment_dropped":
-        return exact.hot_warp(exact.normal(8, 6400, 22)), {"ctas": 1}
+        return exact.hot_warp(normal(8, 6400, 22)), {"ctas": 1}
     if fault == "failed_rows_not_repaired":
-        return exact.hot_warp(exact.normal(16, 32768, 21)), {"ctas": 1}
+        return exact.hot_warp(normal(16, 32768, 21)), {"ctas": 1}
     if fault.startswith("row_"):  # nearly every key is selected, and rows begin and end anywhere in a tile
-        x = exact.normal(64, 4096, 24)
+        x = normal(64, 4096, 24)
         x["k_start"] += x["k_start"].new_tensor(list(range(64)))
         x["k_end"] = x["k_start"] + 2060
         return x, {}
     if fault == "scales_given_back_before_they_are_read":  # every SM loaded by TopK
-        return exact.normal(6000, 8192, 9), {}
-    return exact.normal(48, 16384, 25), {"ctas": 2}
+        return normal(6000, 8192, 9), {}
+    return normal(48, 16384, 25), {"ctas": 2}
 
 
 @pytest.fixture(scope="module", autouse=True)

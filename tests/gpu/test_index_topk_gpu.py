@@ -14,6 +14,7 @@ import pytest
 
 from attribution.declare import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
+from bench.gpu import normal
 
 GPU = find()
 pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
@@ -54,7 +55,7 @@ def reasons(solved: exact.Solved) -> set[int]:
 
 @pytest.mark.parametrize(("rows", "keys"), SHAPES)
 def test_exact_on_shapes(root: Path, rows: int, keys: int) -> None:
-    solved = exact.solve(root, exact.normal(rows, keys, rows + keys))
+    solved = exact.solve(root, normal(rows, keys, rows + keys))
     assert solved.wrong == []
     assert not solved.status.any()
 
@@ -62,8 +63,8 @@ def test_exact_on_shapes(root: Path, rows: int, keys: int) -> None:
 @pytest.mark.parametrize("flags", FLAGS, ids=lambda f: ",".join(f"{n}={v}" for n, v in f.items()) or "declared")
 def test_exact_under_flags(root: Path, flags: dict[str, Any]) -> None:
     """Many CTAs that share rows; few that use their slots again; bounds of every kind; segments that overflow."""
-    few = exact.normal(52, 16384, 10)
-    assert exact.solve(root, exact.normal(1100, 8192, 9), **flags).wrong == []
+    few = normal(52, 16384, 10)
+    assert exact.solve(root, normal(1100, 8192, 9), **flags).wrong == []
     assert exact.solve(root, exact.mixed_bounds(few), {"ctas": 3}, **flags).wrong == []
     assert exact.solve(root, exact.hot_warp(few), {"ctas": 2}, **flags).wrong == []
 
@@ -72,7 +73,7 @@ def test_exact_under_flags(root: Path, flags: dict[str, Any]) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_exact_when_every_sm_is_loaded(root: Path, flags: dict[str, Any], seed: int) -> None:
     """Many rows a CTA: what only goes wrong beside other roles' traffic."""
-    assert exact.solve(root, exact.normal(2200, 8192, 40 + seed), **flags).wrong == []
+    assert exact.solve(root, normal(2200, 8192, 40 + seed), **flags).wrong == []
 
 
 def host_inputs(root: Path, distribution: str, seed: int) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_no_distribution_of_the_host_is_left_out(root: Path) -> None:
 def test_exact_on_inputs(root: Path, how: str) -> None:
     import torch
 
-    x, n, fp8 = exact.normal(24, 16384, 3), 16384, torch.float8_e4m3fn
+    x, n, fp8 = normal(24, 16384, 3), 16384, torch.float8_e4m3fn
     if how == "equal":
         x["k"] = x["k"].view(torch.uint8)[torch.zeros(n, device="cuda", dtype=torch.long)].view(fp8)
         x["k_scale"][:] = 1
@@ -128,7 +129,7 @@ def test_exact_on_inputs(root: Path, how: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_underflow_is_repaired(root: Path, seed: int) -> None:
     """With no margin (z = 0) about half of the rows have too few candidates, whatever keys were sampled."""
-    solved = exact.solve(root, exact.normal(64, 16384, 20), {"sample_seed": seed}, z=0.0)
+    solved = exact.solve(root, normal(64, 16384, 20), {"sample_seed": seed}, z=0.0)
     assert reasons(solved) == {UNDERFLOW}
     assert solved.wrong == []
 
@@ -136,14 +137,14 @@ def test_underflow_is_repaired(root: Path, seed: int) -> None:
 @pytest.mark.parametrize("flags", OVERFLOWING, ids=str)
 def test_overflow_of_segment_spill_and_row_is_repaired(root: Path, flags: dict[str, Any]) -> None:
     """A segment without spill; a segment and its spill; a half segment and its spill; the row's only list."""
-    solved = exact.solve(root, exact.hot_warp(exact.normal(16, 32768, 21)), {"ctas": 1}, **flags)
+    solved = exact.solve(root, exact.hot_warp(normal(16, 32768, 21)), {"ctas": 1}, **flags)
     assert reasons(solved) == {SEGMENT}
     assert solved.wrong == []
 
 
 def test_a_spill_keeps_what_a_segment_cannot(root: Path) -> None:
     """800 candidates in a segment of 736, of which its spill holds 256 more."""
-    x = exact.hot_warp(exact.normal(8, 6400, 22))
+    x = exact.hot_warp(normal(8, 6400, 22))
     kept, dropped = (exact.solve(root, x, {"ctas": 1}, SPILL=s) for s in (True, False))
     assert (kept.wrong, dropped.wrong) == ([], [])
     assert not kept.status.any()
@@ -152,7 +153,7 @@ def test_a_spill_keeps_what_a_segment_cannot(root: Path) -> None:
 
 def test_more_failed_rows_than_the_scratch_holds(root: Path) -> None:
     """Repair works in rounds: 32 MiB hold 32 rows of 262,144 scores."""
-    x = exact.hot_warp(exact.normal(77, 262144, 23))
+    x = exact.hot_warp(normal(77, 262144, 23))
     solved = exact.solve(root, x, {"ctas": 5}, SPILL=False)
     assert solved.status.all()
     assert solved.wrong == []
@@ -172,7 +173,7 @@ def test_rows_that_are_not_finite_are_scored_again_in_f32(root: Path, where: str
     """ReLU(NaN) is 0; a score that is NaN even then ranks below all numbers; infinite ones are at the ends."""
     import torch
 
-    x = exact.normal(24, 16384, 5)
+    x = normal(24, 16384, 5)
     if where in ("w", "k_scale"):
         x[where].view(-1)[::97] = float(what)
     else:  # e4m3 has no infinity, and two NaNs
@@ -194,13 +195,13 @@ KNOBS = [*({"ctas": n} for n in (1, 7, 264, 1000)), *({"sample_seed": s} for s i
 
 @pytest.mark.parametrize("knobs", KNOBS, ids=str)
 def test_exact_under_knobs(root: Path, knobs: dict[str, int]) -> None:
-    assert exact.solve(root, exact.normal(64, 16384, 4), knobs).wrong == []
-    assert exact.solve(root, exact.mixed_bounds(exact.normal(65, 16384, 4)), knobs).wrong == []
+    assert exact.solve(root, normal(64, 16384, 4), knobs).wrong == []
+    assert exact.solve(root, exact.mixed_bounds(normal(65, 16384, 4)), knobs).wrong == []
 
 
 def test_short_rows_do_not_lengthen_the_shared_list_of_later_ones(root: Path) -> None:
     """One CTA, so that slots are used again: every third batch of four rows is short."""
-    x = exact.normal(48, 8192, 5)
+    x = normal(48, 8192, 5)
     x["k_end"][:] = 8192
     x["k_end"].view(-1, 4)[::3] = 700
     assert exact.solve(root, x, {"ctas": 1}, **SHARED).wrong == []
@@ -214,7 +215,7 @@ def replayed(root: Path, deaf: str = "") -> list[list[int]]:
     import torch
 
     rows, keys = 130, 16384
-    x = exact.normal(rows, keys)
+    x = normal(rows, keys)
     made, ready = exact.built(root, ()).operator({**x, deaf: x[deaf].clone()} if deaf else x)
     ready.run()
     torch.cuda.synchronize()
@@ -223,10 +224,10 @@ def replayed(root: Path, deaf: str = "") -> list[list[int]]:
         ready.run()
     wrong = []
     for fresh in (
-        exact.normal(rows, keys, 6),
-        exact.mixed_bounds(exact.normal(rows, keys, 7)),
-        exact.hot_warp(exact.normal(rows, keys, 8)),
-        exact.normal(rows, keys, 9),
+        normal(rows, keys, 6),
+        exact.mixed_bounds(normal(rows, keys, 7)),
+        exact.hot_warp(normal(rows, keys, 8)),
+        normal(rows, keys, 9),
     ):
         for name, tensor in fresh.items():
             x[name].view(torch.uint8).copy_(tensor.view(torch.uint8))
@@ -253,7 +254,7 @@ def test_random_cases(root: Path) -> None:
     dice, wrong = random.Random(31), []
     for case in range(CASES):
         rows, keys = dice.choice([1, 2, 3, 5, dice.randint(6, 90)]), 128 * int(2 ** dice.uniform(0, 7.6))
-        x = exact.normal(rows, keys, case)
+        x = normal(rows, keys, case)
         if dice.random() < 0.3:
             x = exact.hot_warp(x)
         if dice.random() < 0.2:
@@ -273,7 +274,7 @@ def test_random_cases(root: Path) -> None:
 
 def test_a_wrong_selection_is_noticed(root: Path) -> None:
     """The comparison itself: one index replaced by one that was not selected, dropped, doubled, and out of bounds."""
-    x = exact.normal(8, 16384)
+    x = normal(8, 16384)
     out = exact.solve(root, x).out
     want = exact.stored(root, x, exact.scorers({})[0])
     chosen = set(out[3].tolist())
