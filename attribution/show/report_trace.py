@@ -96,6 +96,9 @@ def _law(recording: Recording, base: str) -> Block:
     note = (
         f"T = a + b x, tested on interventions that were held out. Interventions: {arms}. Scope {found.rounds.scope}."
     )
+    if len(found.apart):
+        missed = ", ".join(f"{r['arm']} by {interval_share(r['error'])}" for r in records(found.apart))
+        note += f" Launches in waves have no one clock and stand apart: the law of rows misses {missed}."
     return Table(f"What explains the time of {base}", columns, cells, note)
 
 
