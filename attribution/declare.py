@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -64,14 +64,15 @@ class Axis:
     times: str | None = None
     most: int = 2**31 - 1
 
-    def check(self, name: str, value: int) -> int:
+    def check(self, name: str, value: object) -> int:
         """Return `value` if it is allowed.  Raises InputError."""
-        if not self.least <= value <= self.most or value % self.multiple:
-            rule = f"an integer >= {self.least}" + (f" and <= {self.most}" if value > self.most else "")
-            if self.multiple > 1:
-                rule += f" and a multiple of {self.multiple}"
-            raise InputError(f"{name} = {value}: allowed is {rule}")
-        return value
+        number = value if type(value) is int else None
+        if number is not None and self.least <= number <= self.most and number % self.multiple == 0:
+            return number
+        rule = f"an integer >= {self.least}" + (f" and <= {self.most}" if (number or 0) > self.most else "")
+        if self.multiple > 1:
+            rule += f" and a multiple of {self.multiple}"
+        raise InputError(f"{name} = {value!r}: allowed is {rule}")
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,17 @@ def kernel_names(root: Path) -> list[str]:
     return sorted(p.parent.name for p in (root / "kernels").glob("*/kernel.py"))
 
 
-_KEYS = {"base", "asks", "flags", "knobs", "same", "expects", "factors", "stage"}
+_KEYS: Mapping[str, tuple[type, str]] = {
+    "base": (str, "the name of another variant"),
+    "asks": (str, "the question that this variant answers"),
+    "flags": (dict, "{ FLAG = value }"),
+    "knobs": (dict, "{ knob = integer }"),
+    "same": (list, "[quantity, ...]"),
+    "expects": (dict, "{ machine = { time_ratio = [low, high] } }"),
+    "factors": (list, "[flag, flag]"),
+    "stage": (str, "the name of a stage, or operator"),
+}
+"""Key of a variant -> its type and what it is."""
 
 
 def load_variants(root: Path, kernel: Kernel) -> dict[str, Variant]:
@@ -311,13 +322,7 @@ def _resolve(
     where = f"{path.name} [{name}]"
     if name in chain:
         raise InputError(f"{where}: bases form a cycle: {' -> '.join((*chain, name))}")
-    table = raw[name]
-    if not isinstance(table, dict):
-        raise InputError(f"{where} is {table!r}: must be a table with at least `asks`")
-    if unknown := sorted(set(table) - _KEYS):
-        raise InputError(f"{where}: unknown key {unknown[0]}{nearest(unknown[0], _KEYS)}")
-    if not isinstance(table.get("asks"), str) or not table["asks"].strip():
-        raise InputError(f"{where}: `asks` is missing: write the question that this variant answers")
+    table = _table(where, raw[name])
     base_name = table.get("base")
     flags: dict[str, FlagValue] = {}
     knobs: dict[str, int] = {}
@@ -334,13 +339,6 @@ def _resolve(
         kernel.resolve_axes("knobs", knobs)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
-    same = tuple(table.get("same", ()))
-    for quantity in same:
-        if quantity not in kernel.same:
-            raise InputError(
-                f"{where}: same = {quantity!r} is not a quantity of kernel {kernel.name}{nearest(quantity, kernel.same)}; "
-                f"there are: {', '.join(kernel.same)}"
-            )
     done[name] = Variant(
         kernel=kernel.name,
         name=name,
@@ -348,7 +346,7 @@ def _resolve(
         base=base_name,
         flags=MappingProxyType(flags),
         knobs=MappingProxyType(knobs),
-        same=same,
+        same=_same(where, table.get("same", ()), kernel),
         expects=_expectations(where, table.get("expects", {})),
         factors=_factors(where, table.get("factors"), kernel),
         stage=str(table.get("stage", "main")),
@@ -356,11 +354,34 @@ def _resolve(
     return done[name]
 
 
-def _expectations(where: str, raw: Any) -> dict[str, dict[str, tuple[float, float]]]:
+def _table(where: str, raw: Any) -> dict[str, Any]:
+    """The table of one variant with known keys and a question.  Raises InputError."""
+    if not isinstance(raw, dict):
+        raise InputError(f"{where} is {raw!r}: must be a table with at least `asks`")
+    if unknown := sorted(set(raw) - set(_KEYS)):
+        raise InputError(f"{where}: unknown key {unknown[0]}{nearest(unknown[0], _KEYS)}")
+    for key, value in raw.items():
+        if not isinstance(value, _KEYS[key][0]):
+            raise InputError(f"{where}: {key} is {value!r}: must be {_KEYS[key][1]}")
+    if not raw.get("asks", "").strip():
+        raise InputError(f"{where}: `asks` is missing: write the question that this variant answers")
+    return raw
+
+
+def _same(where: str, raw: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
+    """Quantities that the kernel declares.  Raises InputError."""
+    for quantity in raw:
+        if not isinstance(quantity, str) or quantity not in kernel.same:
+            raise InputError(
+                f"{where}: same = {quantity!r} is not a quantity of kernel {kernel.name}{nearest(str(quantity), kernel.same)}; "
+                f"there are: {', '.join(kernel.same)}"
+            )
+    return tuple(raw)
+
+
+def _expectations(where: str, raw: Mapping[str, Any]) -> dict[str, dict[str, tuple[float, float]]]:
     """Machine -> quantity -> (low, high).  Raises InputError."""
     out: dict[str, dict[str, tuple[float, float]]] = {}
-    if not isinstance(raw, dict):
-        raise InputError(f"{where}: expects is {raw!r}: must be {{ machine = {{ time_ratio = [low, high] }} }}")
     for machine, quantities in raw.items():
         if not isinstance(quantities, dict):
             raise InputError(f"{where}: expects.{machine} is {quantities!r}: must be {{ time_ratio = [low, high] }}")
@@ -374,9 +395,9 @@ def _expectations(where: str, raw: Any) -> dict[str, dict[str, tuple[float, floa
     return out
 
 
-def _factors(where: str, raw: Any, kernel: Kernel) -> tuple[str, str] | None:
+def _factors(where: str, raw: list[Any] | None, kernel: Kernel) -> tuple[str, str] | None:
     if raw is None:
         return None
-    if not isinstance(raw, list) or len(raw) != 2 or any(f not in kernel.flags for f in raw):
+    if len(raw) != 2 or any(not isinstance(f, str) or f not in kernel.flags for f in raw):
         raise InputError(f"{where}: factors is {raw!r}: must be two flags of kernel {kernel.name}")
     return (raw[0], raw[1])
