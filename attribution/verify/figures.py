@@ -10,15 +10,13 @@ from __future__ import annotations
 import html
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 from attribution.errors import DataError, InputError
 from attribution.show.whole import whole_file
 from attribution.verify.markers import Marker, Parsed
-from attribution.verify.sources import Sources
+from attribution.verify.sources import PLOT, Sources
 
-_PLOT = re.compile(r"(?P<command>.*?) --plot (?P<file>\S+)")
 IMAGE = re.compile(r"!\[[^\]]*\]\((?P<file>[^)\s]+)[^)]*\)")
 # Text that is drawn as outlines is named in a comment before them.
 _TEXTS = re.compile(r"<!--(.*?)-->|<(?:text|tspan|title|desc)\b[^>]*>([^<]*)<", re.S)
@@ -41,9 +39,8 @@ def texts(figure: Path) -> list[str]:
 
 def difference(marker: Marker, folder: Path, sources: Sources) -> str:
     """What the figure shows and should not, or the other way round; '' when it is the one drawn today.  Raises AttrError."""
-    with tempfile.TemporaryDirectory() as scratch:
-        figure, drawn = _drawn(marker, folder, sources, Path(scratch))
-        stated, meant = texts(figure) if figure.exists() else [], texts(drawn)
+    figure, drawn = _drawn(marker, folder, sources)
+    stated, meant = texts(figure) if figure.exists() else [], texts(drawn)
     only = [sorted(set(a) - set(b)) for a, b in ((stated, meant), (meant, stated))]
     if stated == meant:
         return ""
@@ -52,22 +49,19 @@ def difference(marker: Marker, folder: Path, sources: Sources) -> str:
 
 def redraw(marker: Marker, folder: Path, sources: Sources) -> None:
     """Put what is drawn today in place of the figure.  Raises AttrError."""
-    with tempfile.TemporaryDirectory() as scratch:
-        figure, drawn = _drawn(marker, folder, sources, Path(scratch))
-        with whole_file(figure) as draft:
-            shutil.copyfile(drawn, draft)
+    figure, drawn = _drawn(marker, folder, sources)
+    with whole_file(figure) as draft:
+        shutil.copyfile(drawn, draft)
 
 
-def _drawn(marker: Marker, folder: Path, sources: Sources, scratch: Path) -> tuple[Path, Path]:
-    match = _PLOT.fullmatch(marker.spec)
+def _drawn(marker: Marker, folder: Path, sources: Sources) -> tuple[Path, Path]:
+    match = PLOT.fullmatch(marker.spec)
     image = IMAGE.search(marker.body)
     if match is None or not match["file"].endswith(".svg"):
         raise InputError(f"{marker}: ends in --plot FILE.svg; figures of other kinds cannot be compared")
     if image is None or image["file"] != match["file"]:
         raise InputError(f"{marker}: the image between the markers must be {match['file']}")
-    drawn = scratch / "drawn.svg"
-    sources.draw(match["command"], drawn)
-    return folder / match["file"], drawn
+    return folder / match["file"], sources.drawn(match["command"])
 
 
 def images(text: str, parsed: Parsed) -> list[tuple[int, str]]:

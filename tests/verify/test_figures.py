@@ -18,11 +18,9 @@ MARKER = "<!-- attr show h200-hello --plot a.svg -->\n![times](a.svg)\n<!-- end 
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
+def drawn() -> str:
     """The figure as it should be."""
-    path = tmp_path_factory.mktemp("figure") / "a.svg"
-    SOURCES.draw("show h200-hello", path)
-    return path.read_text(encoding="utf-8")
+    return SOURCES.drawn("show h200-hello").read_text(encoding="utf-8")
 
 
 def document(folder: Path, text: str, figure: str | None) -> Path:
