@@ -96,12 +96,6 @@ def check_complete(lanes: pd.DataFrame, roles: Sequence[str]) -> None:
         )
 
 
-def tick_ns(events: pd.DataFrame) -> int:
-    """The timer's tick as far as the stamps show it: greatest common divisor of their differences; 0 for fewer than two."""
-    stamps = np.unique(events["time_ns"].to_numpy())
-    return int(np.gcd.reduce(np.diff(stamps))) if len(stamps) > 1 else 0
-
-
 def duration_text(duration_ns: float, tick: float) -> str:
     """A duration with the tick that it cannot be better than.  Raises DataError below two ticks."""
     if duration_ns < 2 * tick:
