@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Scope, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.errors import InputError
@@ -24,7 +24,7 @@ REPAIR = "repair"
 
 def capacity(
     paths: Annotated[list[Path], typer.Argument(help="Recordings that counted failing rows; one or more.")],
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     stage: Annotated[str, typer.Option("--stage", help="Stage that takes failed rows.")] = REPAIR,
     json: Json = False,
 ) -> None:

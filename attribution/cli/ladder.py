@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.show.cells import interval_ms
 from attribution.tables import records
@@ -19,7 +19,7 @@ def ladder(
         str | None, typer.Option("--base", help="Top rung; the first question's base when not given.")
     ] = None,
     stage: Annotated[str, typer.Option("--stage", help="Stage that is compared.")] = "main",
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     point: Point = None,
     json: Json = False,
 ) -> None:

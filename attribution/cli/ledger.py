@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.show.cells import account_ms, interval_share, witness
 from attribution.tables import records
@@ -22,7 +22,7 @@ def ledger(
     base: Annotated[
         str | None, typer.Option("--base", help="Top rung; the first question's base when not given.")
     ] = None,
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     practical_tflops: Annotated[
         float | None,
         typer.Option("--practical-tflops", min=0, help="Measured ceiling, where the recording holds none."),

@@ -36,6 +36,7 @@ Traces = Annotated[
     Path | None,
     typer.Option("--traces", help="Folder of recordings; the shipped ones when not given."),
 ]
+Scope = Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where the recording goes.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the recording that is there.")]
 

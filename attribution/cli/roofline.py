@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Point, open_named
+from attribution.cli.options import Json, Point, Scope, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.errors import InputError
@@ -21,7 +21,7 @@ MOST_TFLOPS = 1e6
 def roofline(
     paths: Annotated[list[Path], typer.Argument(help="Recordings; one or more.")],
     stage: Annotated[str, typer.Option("--stage", help="main, or operator for all stages.")] = "main",
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     practical_tflops: Annotated[
         float | None,
         typer.Option("--practical-tflops", min=0, help="Measured ceiling, where a recording holds none."),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -28,7 +28,7 @@ def slack(
     test_arm: Annotated[
         str | None, typer.Option("--test-arm", help="Arm in which the role is faster or slower: tests the prediction.")
     ] = None,
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     point: Point = None,
     json: Json = False,
 ) -> None:

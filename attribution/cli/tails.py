@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import DataError
 from attribution.tables import records
@@ -22,7 +22,7 @@ def tails(
     intervention: Annotated[
         list[str] | None, typer.Option("--intervention", help="Arm to fit the law on; may be repeated.")
     ] = None,
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     point: Point = None,
     json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 from attribution.show.cells import DASH, interval_ms, interval_share, text
@@ -19,7 +19,7 @@ def versus(
     unfused: Annotated[
         str | None, typer.Option("--unfused", help="Arm that writes the scores: bounds what fusing can save.")
     ] = None,
-    scope: Annotated[str | None, typer.Option("--scope", help="Instrument, or instrument/cache/clock.")] = None,
+    scope: Scope = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw into this .svg or .png file.")] = None,
     point: Point = None,
     json: Json = False,
