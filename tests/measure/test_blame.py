@@ -8,22 +8,12 @@ import pytest
 from faked import ROUNDS, measured, planned
 
 from attribution.claim import answers
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
 from attribution.errors import MeasureError
 from attribution.measure.blame import MOST_LOST, Blame
 from attribution.measure.points import points
 from attribution.measure.process import Ended
 from attribution.partial import Partial
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
-
-
-@pytest.fixture(scope="module")
-def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
-    return load_variants(root, hello)
 
 
 def test_an_innocent_arm_at_whose_turn_the_context_was_lost_stays(

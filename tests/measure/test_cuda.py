@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
 from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
 from attribution.launch import TRACE, Launch, Operator
@@ -26,11 +25,6 @@ from attribution.measure.traced import rows_of, trace_tables
 from attribution.plan import Arm
 
 LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
 
 
 def test_nothing_of_this_touches_a_driver_or_torch() -> None:

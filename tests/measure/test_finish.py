@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from attribution.claim import answers
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
 from attribution.errors import DataError, InputError
 from attribution.measure import finish as finishing
 from attribution.measure import watch
@@ -22,16 +22,6 @@ from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
-
-
-@pytest.fixture(scope="module")
-def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
-    return load_variants(root, hello)
 
 
 def stopped(

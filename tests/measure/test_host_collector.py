@@ -5,18 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
 from attribution.measure import host
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["ends", "raises"])

@@ -11,7 +11,7 @@ import pytest
 from fake_ncu import REPORT, fake_ncu
 
 from attribution.analyze.contrast import contrasts
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
 from attribution.errors import DataError, InputError, MeasureError
 from attribution.measure import points, sweep
 from attribution.measure.jobfile import Options
@@ -20,16 +20,6 @@ from attribution.recording import Recording, open_recording
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_sweep.py")))
 ROUNDS, ARMS = 4, 3
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
-
-
-@pytest.fixture(scope="module")
-def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
-    return load_variants(root, hello)
 
 
 def plans(hello: Kernel, variants: dict[str, Variant], rows: tuple[int, ...] = (8, 16)) -> list[Plan]:

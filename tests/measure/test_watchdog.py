@@ -16,23 +16,13 @@ from faked import ROUNDS, measured, planned
 
 from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
 from attribution.errors import DataError, InputError, MeasureError
 from attribution.measure import reading
 from attribution.measure.job import CEILING_ROUNDS
 from attribution.measure.jobfile import Options, Order
 from attribution.measure.stopping import Rule
 from attribution.plan import Plan
-
-
-@pytest.fixture(scope="module")
-def hello(root: Path) -> Kernel:
-    return load_kernel(root, "hello")
-
-
-@pytest.fixture(scope="module")
-def variants(root: Path, hello: Kernel) -> dict[str, Variant]:
-    return load_variants(root, hello)
 
 
 def test_a_worker_without_faults_leaves_a_whole_recording(
