@@ -86,13 +86,8 @@ def write_parquet(folder: Path, name: str, frame: pd.DataFrame) -> dict[str, Any
     return {"rows": len(frame), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
-def read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataFrame:
-    """The frame, after its hash and its number of rows were checked.  Raises DataError."""
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def unchanged(folder: Path, name: str, facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a table's file, after its hash was checked.  Raises DataError."""
     file = folder / f"{name}.parquet"
     try:
         content = file.read_bytes()
@@ -104,6 +99,17 @@ def read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataFr
         raise DataError(
             f"{file} was changed after it was written: sha256 {digest[:12]}..., the manifest says {facts['sha256'][:12]}..."
         )
+    return content
+
+
+def read_parquet(folder: Path, name: str, facts: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame, after its hash and its number of rows were checked.  Raises DataError."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file, content = folder / f"{name}.parquet", unchanged(folder, name, facts)
     try:
         frame: pd.DataFrame = pq.read_table(io.BytesIO(content)).to_pandas()
     except (pa.ArrowException, OSError) as error:

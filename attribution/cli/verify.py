@@ -40,7 +40,6 @@ def verify(
 
     found_documents = documents(shipped_root(), paths or ())
     sources = Sources(traces_folder(traces), printed)
-    checks.answer_ahead(found_documents, sources, len(os.sched_getaffinity(0)))
     if update:
         for document in found_documents:
             if changed := checks.update(document, sources):

@@ -6,7 +6,7 @@ Misuse: this says that a number is the recording's, not that the sentence around
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attribution.errors import AttrError
@@ -52,12 +52,6 @@ def verify(document: Document, sources: Sources) -> Iterator[Found]:
             yield Found(*at, marker.line, state, str(marker), marker.body.strip(), detail)
         for line, number in [*unmarked(text, parsed), *_unmarked_figures(text, parsed, document)]:
             yield Found(*at, line, "unmarked", "", number, f"{number} is in no marker")
-
-
-def answer_ahead(documents: Sequence[Document], sources: Sources, jobs: int) -> None:
-    """Run what the markers of all documents need at once, `jobs` processes at a time."""
-    texts = (text for d in documents if d.path.suffix not in pages.ENDINGS for _, text in d.texts)
-    sources.answer_ahead([marker for text in texts for marker in parse(text).markers], jobs)
 
 
 def _page(document: Document, sources: Sources) -> Found:

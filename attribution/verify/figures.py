@@ -15,8 +15,9 @@ from pathlib import Path
 from attribution.errors import DataError, InputError
 from attribution.show.whole import whole_file
 from attribution.verify.markers import Marker, Parsed
-from attribution.verify.sources import PLOT, Sources
+from attribution.verify.sources import Sources
 
+_PLOT = re.compile(r"(?P<command>.*?) --plot (?P<file>\S+)")
 IMAGE = re.compile(r"!\[[^\]]*\]\((?P<file>[^)\s]+)[^)]*\)")
 # Text that is drawn as outlines is named in a comment before them.
 _TEXTS = re.compile(r"<!--(.*?)-->|<(?:text|tspan|title|desc)\b[^>]*>([^<]*)<", re.S)
@@ -55,7 +56,7 @@ def redraw(marker: Marker, folder: Path, sources: Sources) -> None:
 
 
 def _drawn(marker: Marker, folder: Path, sources: Sources) -> tuple[Path, Path]:
-    match = PLOT.fullmatch(marker.spec)
+    match = _PLOT.fullmatch(marker.spec)
     image = IMAGE.search(marker.body)
     if match is None or not match["file"].endswith(".svg"):
         raise InputError(f"{marker}: ends in --plot FILE.svg; figures of other kinds cannot be compared")

@@ -7,16 +7,12 @@ Misuse: a recording that the void list names is a source for `claim` and `show` 
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import importlib
 import json
-import multiprocessing
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +37,8 @@ SAYING_VOID = ("claim", "show")
 WRITING = ("--plot", "--out", "--perfetto", "--root", "--traces", "--json", "--overwrite")
 _CONSTANT = re.compile(r"(?P<module>[a-z_]+(?:\.[a-z_]+)*)\.(?P<name>[A-Z][A-Z0-9_]*)")
 
-PLOT = re.compile(r"(?P<command>.*?) --plot (?P<file>\S+)")
-LEAST_AHEAD = 12
-"""Commands from which on it pays to start processes, each of which loads pandas first."""
-
 Printed = Callable[[Sequence[str]], str]
 """Words of a command line -> what the command prints.  Raises AttrError."""
-
-
-def _answers(printed: Printed, wanted: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """What these commands print; one that fails is left out."""
-    said = {}
-    for words in wanted:
-        with contextlib.suppress(AttrError):
-            said[words] = printed(words)
-    return said
 
 
 def is_hash(marker: Marker) -> bool:
@@ -88,41 +71,11 @@ class Sources:
 
     def drawn(self, command: str) -> Path:
         """The figure of a command, drawn today.  Raises AttrError."""
-        words = self._plotting(command)
-        self._say(words)
-        return Path(words[-1])
-
-    def _plotting(self, command: str) -> list[str]:
         words = self._words(command)
         name = hashlib.sha256("\0".join(words).encode()).hexdigest()[:DIGITS]
-        return [*words, "--plot", str(Path(self._scratch.name) / f"{name}.svg")]
-
-    def asked(self, marker: Marker) -> tuple[str, ...] | None:
-        """The command line that a marker needs run, None where it needs none or has no source."""
-        source, *rest = [part.strip() for part in marker.spec.split(" :: ")]
-        if marker.kind != "attr":
-            return None
-        try:
-            if plot := PLOT.fullmatch(marker.spec):
-                return tuple(self._plotting(plot["command"]))
-            return (*self._words(source), *(["--json"] if rest else []))
-        except AttrError:
-            return None
-
-    def answer_ahead(self, markers: Sequence[Marker], jobs: int) -> None:
-        """Run what these need in processes side by side; what fails there is asked again, and says why, when its turn comes."""
-        wanted = list(dict.fromkeys(w for m in markers if (w := self.asked(m)) and w not in self._said))
-        if jobs < 2 or len(wanted) < LEAST_AHEAD:
-            return
-        groups: dict[str, list[tuple[str, ...]]] = {}
-        for words in wanted:
-            groups.setdefault(next((w for w in words if Path(w).parent == self.traces), ""), []).append(words)
-        # What asks all recordings takes longest; a group is one process's, which reads its recording once.
-        ordered = sorted(groups.items(), key=lambda group: (group[0] != "", -len(group[1])))
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-            for answers in pool.map(functools.partial(_answers, self._printed), [group for _, group in ordered]):
-                self._said |= answers
+        figure = Path(self._scratch.name) / f"{name}.svg"
+        self._say([*words, "--plot", str(figure)])
+        return figure
 
     def page(self, command: str) -> str:
         """The page that `report NAME` writes.  Raises AttrError."""

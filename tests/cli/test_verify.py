@@ -15,7 +15,7 @@ import pytest
 from attribution.cli.verify import printed
 from attribution.errors import DataError
 from attribution.recording import open_recording, write_tables
-from attribution.verify import answer_ahead, update, verify
+from attribution.verify import update
 from attribution.verify.documents import read_document
 from attribution.verify.sources import Sources
 
@@ -295,26 +295,3 @@ def test_no_single_number_comes_from_a_void_row(traces: Path, attr: Callable[...
     fails(attr("verify", document, "--traces", traces), "no source", "the row is void")
     document.write_text(f"<!-- attr {verb} void -->\n<!-- end -->\n")
     assert attr("verify", document, "--update", "--traces", traces).code == 0
-
-
-def test_what_is_answered_ahead_is_what_is_answered_in_turn(
-    document: Path, traces: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also of a marker without a source: it is left for its turn, and then says why."""
-    document.write_text(document.read_text() + f"<!-- attr ladder {NAME} --base nobody -->\n<!-- end -->\n")
-    monkeypatch.setattr("attribution.verify.sources.LEAST_AHEAD", 1)
-    found = []
-    for jobs in (1, 2):
-        run: list[str] = []
-
-        def counted(words: Any, run: list[str] = run) -> str:
-            run.append(words[0])
-            return printed(words)
-
-        sources = Sources(traces, printed)
-        answer_ahead([read_document(document)], sources, jobs)
-        sources._printed = counted
-        found.append(list(verify(read_document(document), sources)))
-        assert run == (["claim", "show", "claim", "ladder"] if jobs == 1 else ["ladder"])
-    assert found[0] == found[1]
-    assert found[0][-1].state == "no source"
