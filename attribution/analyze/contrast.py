@@ -135,7 +135,8 @@ def contrast(
     timed = scoped(times[(times["stage"] == stage) & times["run"].isin(here["run"])], scope)
     label = "/".join(sorted(set(timed["scope_label"]))) or (scope or "")
     void = void_reasons(here, times, timed, checks, base, arm, null_arm, stage, declared)
-    ran = here[here["status"] == "ok"]
+    ended = [status == "ok" for status in here["status"].tolist()]
+    ran = here if all(ended) else here[ended]
     pairs = pair_rounds(ran, timed, base, arm)
     void += work.unequal_inputs(pairs)
     equal = work.equal_work(ran, counters, base, arm, same, stage)
