@@ -61,17 +61,15 @@ class Book:
         return pd.DataFrame(rows, columns=["item", "share", "low", "high"])
 
 
-def book(
-    recording: Recording, base: str, scope: str | None = None, peak: Peak | None = None, stage: str = "main"
-) -> Book:
+def book(recording: Recording, base: str, scope: str | None = None, peak: Peak | None = None) -> Book:
     """Everything about one base.  Raises InputError, DataError."""
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
-    where = confirm.Where(stage, choose_scope(tables["times"], scope, stage), tick)
+    where = confirm.Where("main", choose_scope(tables["times"], scope, "main"), tick)
     known = _ceilings(recording, tables, peak or Peak())
     flop = useful_flop(recording, tables["counters"])
     floor = ledger.Floor(flop, known.practical_flop_per_s, known.spec_flop_per_s)
-    main = ledger.main_account(tables, variants, base, floor, stage, where.scope, tick)
+    main = ledger.main_account(tables, variants, base, floor, where.scope, tick)
     account, finish = confirm.accounts(recording, base, base)
     runs = tables["runs"]
     chain = rungs(variants, base, sorted(set(runs.loc[runs["question"] == base, "arm"].astype(str))))

@@ -133,14 +133,13 @@ def split_implied(
     known: tuple[float, float],
     names: tuple[str, str, str],
     known_is: str = "numerator",
-    tolerance: float = TOLERANCE,
 ) -> Split:
     """As `split`, from the ratio (before, after) and one part of it; the other part is implied by them."""
     if known_is == "numerator":
         pairs = [(n, n / r) for r, n in zip(ratio, known, strict=True)]
     else:
         pairs = [(r * d, d) for r, d in zip(ratio, known, strict=True)]
-    return split(pairs[0], pairs[1], names, tolerance, implied=names[2] if known_is == "numerator" else names[1])
+    return split(pairs[0], pairs[1], names, implied=names[2] if known_is == "numerator" else names[1])
 
 
 def parts_of(metric: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ told apart, and that is said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,21 +76,21 @@ def held_out(x: Floats, times: Floats, groups: Sequence[object]) -> Floats:
     return errors
 
 
-def predict(
-    train: pd.DataFrame, test: pd.DataFrame, quantity: str = "busiest_sm_rows", time: str = "time_ns"
-) -> Floats:
-    """Relative errors of `test`'s times when T = a + b x is fitted on `train` only; [len(test)].  Raises DataError."""
-    x = train[quantity].to_numpy(float)
+def predict(train: pd.DataFrame, test: pd.DataFrame) -> Floats:
+    """Relative errors of `test`'s times when T = a + b x is fitted on `train` only; [len(test)].  Raises DataError.
+
+    Columns: `time_ns`, and x = `busiest_sm_rows`.
+    """
+    x = train["busiest_sm_rows"].to_numpy(float)
     if len(np.unique(x)) < 2:
-        raise DataError(f"{quantity} does not vary in what the law is fitted on: give at least two values of it")
-    slope, intercept = np.polyfit(x, train[time].to_numpy(float), 1)
-    seen = test[time].to_numpy(float)
-    return np.asarray((intercept + slope * test[quantity].to_numpy(float)) / seen - 1)
+        raise DataError("busiest_sm_rows does not vary in what the law is fitted on: give at least two values of it")
+    slope, intercept = np.polyfit(x, train["time_ns"].to_numpy(float), 1)
+    seen = test["time_ns"].to_numpy(float)
+    return np.asarray((intercept + slope * test["busiest_sm_rows"].to_numpy(float)) / seen - 1)
 
 
 def compare(
     interventions: pd.DataFrame,
-    rivals: Mapping[str, str] = RIVALS,
     rounds: Floats | None = None,
     groups: Sequence[object] | None = None,
     limit: float = LIMIT,
@@ -98,7 +98,7 @@ def compare(
 ) -> pd.DataFrame:
     """Explanations side by side, the best first.
 
-    interventions: columns `time_ns` and those of `rivals` that are known (NaN: not counted).  `rounds` [rounds, k]: the same
+    interventions: columns `time_ns` and those of RIVALS that are known (NaN: not counted).  `rounds` [rounds, k]: the same
     times per round.  `groups`: interventions with one label are held out together (default: each by itself).  Columns out:
     explanation, quantity, intercept_ns, slope_ns and their bounds, error_rms, error_max (held out, relative), tested, verdict
     (survives, refuted, undecided, not tested), reason.  Raises DataError for fewer than three interventions.
@@ -109,8 +109,8 @@ def compare(
     per_round = times[None, :] if rounds is None else rounds
     names = list(range(len(times))) if groups is None else groups
     rows = [
-        _explanation(q, rivals[q], interventions, per_round, names, limit, tick_ns)
-        for q in rivals
+        _explanation(q, text, interventions, per_round, names, limit, tick_ns)
+        for q, text in RIVALS.items()
         if q in interventions
     ]
     out = pd.DataFrame(rows)

@@ -20,6 +20,7 @@ from attribution.analyze import stats
 from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
 from attribution.analyze.pairing import scoped
 from attribution.errors import DataError, InputError
+from attribution.plan import NULL
 
 CLOSES = 0.02
 """The remainder's bound, as a share of main, below which the ledger is said to close."""
@@ -95,44 +96,31 @@ def main_account(
     variants: Variants,
     base: str,
     floor: Floor | None = None,
-    stage: str = "main",
     scope: str | None = None,
     tick_ns: float = math.nan,
-    null_arm: str = "null",
-    start: str | None = None,
 ) -> pd.DataFrame:
     """Terms, their sum and the remainder: item, kind, time_ns, low_ns, high_ns, share, verdict, reason, scope.
 
-    kind: `floor` (arithmetic), `term` (measured), `sum`, `total` (the null arm), `remainder` (total - sum).  `start` is the rung
-    that the floor is taken from (default: `math_only` where it was measured and there is a floor, else the lowest rung).
+    kind: `floor` (arithmetic), `term` (measured), `sum`, `total` (the null arm), `remainder` (total - sum).  The floor is
+    taken from `math_only` where it was measured and there is a floor, else from the lowest rung.
     """
-    steps = ladder(tables, variants, base, stage, scope, tick_ns)
+    steps = ladder(tables, variants, base, "main", scope, tick_ns)
     names = list(steps["rung"])
     known = floor is not None and not all(map(math.isnan, floor.ns()))
-    if start is None:
-        start = "math_only" if known and "math_only" in names else names[0]
-    if start not in names:
-        raise InputError(f"rung {start!r} was not measured; there are: {', '.join(names)}")
+    start = "math_only" if known and "math_only" in names else names[0]
     chain = names[names.index(start) :]
-    found = paired(
-        tables["runs"],
-        tables["times"],
-        base,
-        [*chain, *([null_arm] if _has(tables, base, null_arm) else [])],
-        stage,
-        scope,
-        tick_ns,
-    )
+    arms = [*chain, *([NULL] if _has(tables, base, NULL) else [])]
+    found = paired(tables["runs"], tables["times"], base, arms, "main", scope, tick_ns)
     rows = _lowest(found, start, floor if known else None)
     for _, step in steps[steps["rung"].isin(chain[1:])].iterrows():
         below = chain[chain.index(step["rung"]) - 1]
         low, center, high = found.mean({step["rung"]: 1.0, below: -1.0})
         rows.append((step["adds"], "term", center, low, high, step["verdict"], step["reason"]))
     rows.append(("sum of the terms", "sum", float(found.of(base).mean()), *_around(found, base), "", ""))
-    rows += _remainder(found, base, null_arm)
+    rows += _remainder(found, base)
     out = pd.DataFrame(rows, columns=["item", "kind", "time_ns", "low_ns", "high_ns", "verdict", "reason"])
     out.insert(5, "share", out["time_ns"] / float(found.of(base).mean()))
-    return out.assign(scope=found.scope, stage=stage)
+    return out.assign(scope=found.scope, stage="main")
 
 
 Row = tuple[str, str, float, float, float, str, str]
@@ -162,9 +150,9 @@ def _lowest(found: Rounds, start: str, floor: Floor | None) -> list[Row]:
     ]
 
 
-def _remainder(found: Rounds, base: str, null_arm: str) -> list[Row]:
+def _remainder(found: Rounds, base: str) -> list[Row]:
     """The independent total and what it leaves."""
-    if null_arm not in found.arms:
+    if NULL not in found.arms:
         return [
             (
                 "remainder",
@@ -176,7 +164,7 @@ def _remainder(found: Rounds, base: str, null_arm: str) -> list[Row]:
                 "no null arm: nothing independent to close against",
             )
         ]
-    low, center, high = found.mean({null_arm: 1.0, base: -1.0})
+    low, center, high = found.mean({NULL: 1.0, base: -1.0})
     bound = max(abs(low), abs(high)) / float(found.of(base).mean())
     if math.isnan(bound):
         verdict, reason = "undecided", "no interval: too few rounds"
@@ -190,10 +178,10 @@ def _remainder(found: Rounds, base: str, null_arm: str) -> list[Row]:
     else:
         verdict, reason = "does not close", f"{center / float(found.of(base).mean()):+.2%} of the whole has no owner"
     total = (
-        f"{null_arm} (measured apart)",
+        f"{NULL} (measured apart)",
         "total",
-        float(found.of(null_arm).mean()),
-        *_around(found, null_arm),
+        float(found.of(NULL).mean()),
+        *_around(found, NULL),
         "",
         "",
     )

@@ -53,14 +53,14 @@ def tile_pairs(q: int, n: int, block_q: int) -> int:
     )
 
 
-def useful_flop(q: int, n: int, heads: int = HEADS, dim: int = DIM) -> int:
+def useful_flop(q: int, n: int) -> int:
     """Multiply and add of every pair, head and dimension."""
-    return causal_pairs(q, n) * 2 * heads * dim
+    return causal_pairs(q, n) * 2 * HEADS * DIM
 
 
-def mma_flop(instructions: float, n: int, m: int = 64, k: int = 32, warps: int = 4) -> float:
-    """FLOP of matrix instructions counted per warp: `warps` warps issue one m x n x k product together."""
-    return instructions / warps * 2 * m * n * k
+def mma_flop(instructions: float, n: int) -> float:
+    """FLOP of FP8 matrix instructions counted per warp: the four of a warpgroup issue one 64 x n x 32 product together."""
+    return instructions / 4 * 2 * 64 * n * 32
 
 
 def tflops(flop: float, time_ns: float) -> float:

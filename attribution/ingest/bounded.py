@@ -16,6 +16,8 @@ from pathlib import Path
 
 from attribution.errors import DataError, InputError
 
+HEAD_BYTES = 4096
+"""What tells the kind of a file."""
 MAX_BYTES = 1 << 30
 """Limit on a file after decompression, where the caller states no other; tables take up to about ten times of it."""
 
@@ -83,10 +85,10 @@ def check_file(path: Path) -> None:
         raise DataError(f"{str(path)[:200]!r}: cannot be read: {error}") from error
 
 
-def head(path: Path, count: int = 4096) -> bytes:
+def head(path: Path) -> bytes:
     """The first bytes, after decompression.  Raises DataError."""
-    with opened(path, max(count * 2, 1 << 24)) as stream:
-        return stream.peek(count)[:count] or stream.read(count)
+    with opened(path, 1 << 24) as stream:
+        return stream.peek(HEAD_BYTES)[:HEAD_BYTES] or stream.read(HEAD_BYTES)
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:

@@ -177,6 +177,6 @@ class EventStream:
             raise self._damaged(f"more than {_MAX_BESIDE:,} entries beside the events")
         self.beside[key] = value if key in _KEPT else None
 
-    def _damaged(self, what: str, at: int | None = None) -> DataError:
-        place = self._before + (self._at if at is None else at)
+    def _damaged(self, what: str) -> DataError:
+        place = self._before + self._at
         return DataError(f"{self._name}: not a whole trace: {what}, near character {place:,}; copy it again")

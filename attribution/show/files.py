@@ -28,20 +28,20 @@ _MAX_DRAWN = 5000
 Tables = Mapping[str, pd.DataFrame]
 
 
-def draw_file(tables: Tables, path: Path, launch: int = 0) -> None:
+def draw_file(tables: Tables, path: Path) -> None:
     """Write the figure of a file.  Raises DataError when it holds nothing that can be drawn."""
-    save(file_figure(tables, launch), path)
+    save(file_figure(tables), path)
 
 
-def file_figure(tables: Tables, launch: int = 0) -> Figure:
-    """All of opcodes, stalls, source lines (of `launch`, in the first file) and timeline that the tables have."""
+def file_figure(tables: Tables) -> Figure:
+    """All of opcodes, stalls, source lines (of the first launch of the first file) and timeline that the tables have."""
     from matplotlib.figure import Figure
 
     panels: list[Callable[[Axes], None]] = []
     for rows, title in (
-        (opcode_shares(tables, launch), "Warp instructions by opcode"),
-        (stall_shares(tables, launch), "Warp samples by stall reason"),
-        (line_shares(tables, launch), "Warp instructions by source line"),
+        (opcode_shares(tables), "Warp instructions by opcode"),
+        (stall_shares(tables), "Warp samples by stall reason"),
+        (line_shares(tables), "Warp instructions by source line"),
     ):
         if len(rows):
             panels.append(lambda axes, rows=rows, title=title: draw_bars(axes, rows, title))  # type: ignore[misc]
@@ -56,10 +56,10 @@ def file_figure(tables: Tables, launch: int = 0) -> Figure:
     return figure
 
 
-def opcode_shares(tables: Tables, launch: int = 0, metric: str = _OPCODES) -> pd.DataFrame:
+def opcode_shares(tables: Tables, launch: int = 0) -> pd.DataFrame:
     """Columns `name`, `count`, `share` of the launch's instructions by opcode, largest first."""
     rows = _of(tables, "opcodes", launch)
-    rows = rows[rows["metric"] == metric]
+    rows = rows[rows["metric"] == _OPCODES]
     return _shares(rows["opcode"].astype(str), rows["value"], rows)
 
 
