@@ -38,6 +38,18 @@ def test_in_code_a_marker_is_text(text: str) -> None:
     assert parsed.code
 
 
+def test_a_name_stands_for_a_source_from_where_it_is_given() -> None:
+    text = "<!-- let base = attr show\na --> <!-- base :: b.c :: ms.1 -->1.8 ms<!-- end --> <!-- base -->x<!-- end -->"
+    parsed = parse(text)
+    assert [(m.kind, m.spec, m.body) for m in parsed.markers] == [
+        ("attr", "show a :: b.c :: ms.1", "1.8 ms"),
+        ("attr", "show a", "x"),
+    ]
+    assert not parsed.faults
+    early = parse("<!-- base :: b -->1<!-- end --> <!-- let base = attr show a -->")
+    assert (early.markers, len(early.faults)) == ((), 1)
+
+
 def test_other_comments_are_no_markers() -> None:
     parsed = parse("<!-- attribution --> 1 <!-- endless -->")
     assert (parsed.markers, parsed.faults) == ((), ())
@@ -51,9 +63,27 @@ def test_other_comments_are_no_markers() -> None:
         ("<!-- attr show a -->1 <!-- typed: no -->2<!-- end --><!-- end -->", "another marker begins"),
         ("<!-- attr -->1<!-- end -->", "says nothing more"),
         ("<!-- typed: -->1<!-- end -->", "says nothing more"),
+        (
+            "<!-- let b = attr show a --><!-- b :: c -->1 <!-- b :: d -->2<!-- end --><!-- end -->",
+            "another marker begins",
+        ),
+        ("<!-- let b = rm -rf -->", "a name is given as"),
+        ("<!-- let b = attr show a --><!-- let b = attr show c -->", "has a meaning already"),
+        ("<!-- let code = attr show a -->", "has a meaning already"),
         ("<!-- typed: all of it -->1 ms\n\n2 ms<!-- end -->", "for one paragraph"),
     ],
-    ids=["no end", "misspelt", "nested", "no source", "no reason", "over a paragraph"],
+    ids=[
+        "no end",
+        "misspelt",
+        "nested",
+        "nested name",
+        "no command",
+        "twice",
+        "taken",
+        "no source",
+        "no reason",
+        "over a paragraph",
+    ],
 )
 def test_what_is_no_marker_is_a_fault_with_its_line(text: str, reason: str) -> None:
     (fault, *_) = parse("first\n" + text).faults
