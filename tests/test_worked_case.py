@@ -10,6 +10,7 @@ import pytest
 from attribution.claim.expectations import claims
 from attribution.recording import open_recording
 from attribution.verify import figures
+from attribution.verify.markers import parse
 from bench.worked_case_gpu import RECORDINGS, RELIEF, RIVALS, UNFUSED
 
 ROOT = Path(__file__).parents[1]
@@ -26,14 +27,13 @@ def test_one_command_draws_the_figure_of_the_readme(attr, tmp_path: Path) -> Non
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     command = re.search(r"^case:.*\n\t\$\(BIN\)/attr (.*) --plot case\.svg$", makefile, re.M)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    marked = re.search(r"<!-- attr (versus .*) --plot (docs/figures/\S+) -->", readme)
+    marked, figure = next(m.spec.split(" --plot ") for m in parse(readme).markers if figures.is_figure(m))
     assert command is not None
-    assert marked is not None
-    assert command[1].split() == marked[1].split()
+    assert command[1].split() == marked.split()
     assert "\n    make case " in readme
     drawn = attr(*command[1].split(), "--plot", tmp_path / "case.svg")
     assert drawn.code == 0, drawn.err
-    assert figures.texts(tmp_path / "case.svg") == figures.texts(ROOT / marked[2])
+    assert figures.texts(tmp_path / "case.svg") == figures.texts(ROOT / figure)
 
 
 def test_every_arm_that_was_measured_is_told_of() -> None:

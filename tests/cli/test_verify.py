@@ -15,8 +15,9 @@ import pytest
 from attribution.cli.verify import printed
 from attribution.errors import DataError
 from attribution.recording import open_recording, write_tables
-from attribution.verify import update
+from attribution.verify import figures, update
 from attribution.verify.documents import read_document
+from attribution.verify.markers import parse
 from attribution.verify.sources import Sources
 
 ROOT = Path(__file__).parents[2]
@@ -116,9 +117,9 @@ def test_one_digit_changed_in_a_committed_document_is_noticed(
     tmp_path: Path, attr: Callable[..., Any], document_name: str
 ) -> None:
     text = (ROOT / document_name).read_text(encoding="utf-8")
-    start = re.search(r"<!-- attr [^>]*-->", text).end()
-    text = text[: text.index("<!-- end -->", start)] + "<!-- end -->\n"
-    digit = re.compile(r"\d").search(text, start)
+    first = next(m for m in parse(text).markers if m.kind == "attr" and not figures.is_figure(m))
+    text = text[: first.end] + "<!-- end -->\n"
+    digit = re.compile(r"\d").search(text, first.start)
     changed = text[: digit.start()] + str((int(digit.group()) + 1) % 10) + text[digit.end() :]
     (tmp_path / "changed.md").write_text(changed, encoding="utf-8")
     fails(attr("verify", tmp_path / "changed.md"), "1 differs")
