@@ -121,6 +121,7 @@ def test_one_digit_changed_in_a_committed_document_is_noticed(
     text = text[: first.end] + "<!-- end -->\n"
     digit = re.compile(r"\d").search(text, first.start)
     changed = text[: digit.start()] + str((int(digit.group()) + 1) % 10) + text[digit.end() :]
+    shutil.copytree(ROOT / "docs/figures", tmp_path / "docs/figures")
     (tmp_path / "changed.md").write_text(changed, encoding="utf-8")
     fails(attr("verify", tmp_path / "changed.md"), "1 differs")
 
