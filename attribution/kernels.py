@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribution.declare import FlagValue, Kernel, load_kernel, module_of, shipped_root
+from attribution.declare import FlagValue, Kernel
 from attribution.errors import MeasureError
+from attribution.load import load_kernel, module_of, shipped_root
 
 if TYPE_CHECKING:
     from attribution.measure.prepared import Module

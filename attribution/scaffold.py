@@ -14,8 +14,8 @@ import re
 import shutil
 from pathlib import Path
 
-from attribution.declare import shipped_root
 from attribution.errors import InputError, MeasureError
+from attribution.load import shipped_root
 
 TEMPLATE = "hello"
 RESERVED = {"main", "attr", "flag", "role", "event", "threads", "include", "float4"}

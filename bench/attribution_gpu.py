@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attribution.build import build
-from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.declare import FlagValue, Kernel, Variant
 from attribution.errors import AttrError
+from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import probe, sweep, watch
 from attribution.measure.jobfile import REST, Options
 from attribution.measure.runs import planned_runs

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attribution.declare import FlagValue, Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.declare import FlagValue, Kernel, Variant
+from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import job, sweep
 from attribution.plan import Overrides, Plan, plan
 

@@ -6,8 +6,8 @@ import tempfile
 import time
 
 from attribution.build.many import build_all, select
-from attribution.declare import shipped_root
 from attribution.errors import BuildError
+from attribution.load import shipped_root
 
 
 def ratios() -> list[tuple[str, float, str]]:

@@ -25,7 +25,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attribution.declare import load_kernel, shipped_root
+from attribution.load import load_kernel, shipped_root
 from attribution.measure.points import part
 
 LAYER, HEADS, WIDTH = 3, 12, 32

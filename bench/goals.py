@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
-from attribution.declare import load_kernel, shipped_root
 from attribution.launch import Launch
+from attribution.load import load_kernel, shipped_root
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ROUNDS, ceiling, graph, normal, ratio

@@ -17,8 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from attribution.build import target
-from attribution.declare import FlagValue, Kernel, kernel_names, load_kernel, shipped_root
+from attribution.declare import FlagValue, Kernel
 from attribution.errors import InputError
+from attribution.load import kernel_names, load_kernel, shipped_root
 
 Overrides = dict[str, FlagValue]
 RUNGS = ("MMA", "REDUCE", "FILTER", "SELECT", "EMIT")

@@ -16,7 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import probe, start, watch
 from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import load_kernel, shipped_root
+from attribution.load import load_kernel, shipped_root
 from attribution.measure.probe import Gpu, find
 from bench.gpu import graph, paired, ratio
 

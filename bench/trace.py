@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze import active, overlap, spans, tails
-from attribution.declare import Kernel, load_kernel, shipped_root
+from attribution.declare import Kernel
+from attribution.load import load_kernel, shipped_root
 from attribution.recording import write_tables
 from attribution.tables import conform
 

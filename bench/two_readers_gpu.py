@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
-from attribution.declare import Kernel, load_kernel, module_of, shipped_root
+from attribution.declare import Kernel
+from attribution.load import load_kernel, module_of, shipped_root
 from bench.gpu import normal
 
 ROWS, KEYS, SEED, SECONDS, LIMIT_S = 4096, 32768, 36965, 12.0, 60

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attribution.build import build
-from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import probe, watch
 from attribution.measure.jobfile import Options
 from attribution.measure.runs import planned_runs

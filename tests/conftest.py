@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from attribution.cli import main
-from attribution.declare import Kernel, Variant, load_kernel, load_variants, shipped_root
+from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel, load_variants, shipped_root
 
 
 @pytest.fixture(autouse=True)

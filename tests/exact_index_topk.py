@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
-from attribution.declare import Kernel, load_kernel, module_of
+from attribution.declare import Kernel
+from attribution.load import load_kernel, module_of
 from attribution.measure.prepared import Module, Prepared
 
 Items = tuple[tuple[str, Any], ...]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
+from attribution.load import load_kernel
 
 FOLDER = Path("kernels") / "index_topk"
 MATH_ONLY: dict[str, Any] = dict.fromkeys(("REDUCE", "FILTER", "SELECT", "EMIT"), False)

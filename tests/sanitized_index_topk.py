@@ -19,7 +19,7 @@ def main(root: Path) -> None:
     import torch
 
     from attribution.build import build
-    from attribution.declare import load_kernel, module_of
+    from attribution.load import load_kernel, module_of
     from attribution.measure.prepared import Module, Prepared
 
     kernel = load_kernel(root, "index_topk")

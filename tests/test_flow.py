@@ -14,6 +14,7 @@ ORDER = [
     {"errors"},
     {"tables", "schedule", "order", "launch"},
     {"declare"},
+    {"load"},
     {"plan", "scaffold", "layout"},
     {"build"},
     {"manifest", "measured", "stored"},
@@ -67,7 +68,9 @@ def test_an_import_backwards_is_noticed() -> None:
     assert backwards("analyze", "def f():\n    import attribution.cli.run\n") == {"cli"}
 
 
-@pytest.mark.parametrize("module", ["attribution", "attribution.cli", "attribution.declare", "attribution.recording"])
+@pytest.mark.parametrize(
+    "module", ["attribution", "attribution.cli", "attribution.declare", "attribution.load", "attribution.recording"]
+)
 def test_importing_loads_nothing_heavy(module: str) -> None:
     heavy = {
         "pandas",

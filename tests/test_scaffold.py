@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
 from attribution.errors import InputError, MeasureError
+from attribution.load import load_kernel
 from attribution.measure.host import measure, one_thread
 from attribution.scaffold import new_kernel
 

@@ -23,15 +23,9 @@ from attribution.build import (
     compiler_version,
     target,
 )
-from attribution.declare import (
-    Kernel,
-    Variant,
-    kernel_names,
-    load_kernel,
-    load_variants,
-    nearest,
-)
+from attribution.declare import Kernel, Variant, nearest
 from attribution.errors import AttrError, BuildError, InputError
+from attribution.load import kernel_names, load_kernel, load_variants
 
 Progress = Callable[[int, int, str], None]
 """Called with builds done, builds in all, and the name of the last one."""

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attribution import layout
-from attribution.declare import Flags, FlagValue, Kernel, shipped_root
+from attribution.declare import Flags, FlagValue, Kernel
 from attribution.errors import BuildError
+from attribution.load import shipped_root
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribution.declare import shipped_root
 from attribution.errors import DataError
+from attribution.load import shipped_root
 from attribution.recording import PROTOCOL_VERSION, Recording
 
 if TYPE_CHECKING:

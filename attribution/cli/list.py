@@ -8,7 +8,8 @@ import typer
 
 from attribution.cli.options import Json, Root, root_folder
 from attribution.cli.output import print_json, print_rows
-from attribution.declare import Kernel, kernel_names, load_kernel, load_variants
+from attribution.declare import Kernel
+from attribution.load import kernel_names, load_kernel, load_variants
 
 
 def list_(

@@ -20,7 +20,7 @@ def new(
     json: Json = False,
 ) -> None:
     """Write a kernel of your own that runs at once: a folder under kernels/ and a file under variants/."""
-    from attribution.declare import load_kernel, load_variants
+    from attribution.load import load_kernel, load_variants
     from attribution.scaffold import new_kernel
 
     written = new_kernel(root, name)

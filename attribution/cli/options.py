@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution.declare import (
-    FlagValue,
-    Kernel,
-    Variant,
-    kernel_names,
-    load_kernel,
-    load_variants,
-    nearest,
-    shipped_root,
-)
+from attribution.declare import FlagValue, Kernel, Variant, nearest
 from attribution.errors import InputError
+from attribution.load import kernel_names, load_kernel, load_variants, shipped_root
 
 if TYPE_CHECKING:
     from attribution.recording import Recording

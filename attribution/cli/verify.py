@@ -14,8 +14,8 @@ import typer
 
 from attribution.cli.options import Json, Traces, traces_folder
 from attribution.cli.output import print_json
-from attribution.declare import shipped_root
 from attribution.errors import DataError, InputError
+from attribution.load import shipped_root
 
 
 def verify(

@@ -13,8 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import Kernel, load_kernel, load_variants
+from attribution.declare import Kernel
 from attribution.errors import DataError, InputError
+from attribution.load import load_kernel, load_variants
 from attribution.measure.manifest import manifest, source_hash
 from attribution.measure.runs import planned_runs
 from attribution.measure.scopes import Skip

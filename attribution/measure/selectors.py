@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import Kernel, load_kernel, load_variants, nearest
+from attribution.declare import Kernel, nearest
 from attribution.errors import InputError
+from attribution.load import load_kernel, load_variants
 from attribution.measure import probe, scopes, sweep
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import Progress

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
 from attribution.errors import AttrError, DataError
+from attribution.load import load_kernel
 from attribution.measure.job import Job
 from attribution.measure.jobfile import Options, Order
 from attribution.measure.machine import Machine, MachineLost

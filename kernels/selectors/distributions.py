@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attribution.declare import Shape, load_kernel, shipped_root
+from attribution.declare import Shape
+from attribution.load import load_kernel, shipped_root
 
 RUN = 512
 """Columns of one cluster."""

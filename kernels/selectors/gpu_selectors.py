@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attribution.declare import load_kernel, module_of, shipped_root
 from attribution.errors import InputError
 from attribution.kernels import loaded
 from attribution.launch import Operator
+from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.prepared import Prepared
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attribution.declare import load_kernel, load_variants, shipped_root
+from attribution.load import load_kernel, load_variants, shipped_root
 from bench import attribution_gpu
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attribution.declare import load_kernel
+from attribution.load import load_kernel
 from attribution.measure.points import part
 from bench import captured_text as maker
 

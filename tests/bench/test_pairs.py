@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attribution.declare import FlagValue, Kernel, load_kernel
+from attribution.declare import FlagValue, Kernel
 from attribution.errors import InputError
+from attribution.load import load_kernel
 from bench import pairs
 
 

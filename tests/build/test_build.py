@@ -13,8 +13,9 @@ from attribution import build as building
 from attribution.build import build, cached, compile_target, source, target
 from attribution.build import cache as build_cache
 from attribution.build.sass import disassemble, opcode_counts, role_counts, text_sections
-from attribution.declare import Entry, kernel_names, load_kernel, shipped_root
+from attribution.declare import Entry
 from attribution.errors import BuildError, InputError
+from attribution.load import kernel_names, load_kernel, shipped_root
 
 pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
 

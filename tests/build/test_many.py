@@ -7,8 +7,9 @@ from tiny import PLAIN, tiny
 
 from attribution.build import many
 from attribution.build.many import Outcome, build_all, select
-from attribution.declare import Variant, shipped_root
+from attribution.declare import Variant
 from attribution.errors import BuildError, InputError
+from attribution.load import shipped_root
 
 pytest.importorskip("cuda.core", reason='needs `pip install "attribution[cuda]"`')
 
@@ -109,7 +110,7 @@ def test_the_first_builds_of_a_process_may_be_parallel(tmp_path):
     """Two threads that import cuda.core at once find it half imported, unless they take turns."""
     code = f"""
 from attribution.build.many import build_all, select
-from attribution.declare import shipped_root
+from attribution.load import shipped_root
 chosen = select(shipped_root(), ["hello"])
 print([str(o.error or o.status) for o in build_all(chosen, cache={str(tmp_path)!r}, jobs=2)])
 """

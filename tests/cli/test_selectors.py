@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribution.declare import shipped_root
 from attribution.errors import InputError
+from attribution.load import shipped_root
 from attribution.measure import selectors as sides
 
 SMALL = ["--machine", "host", "--rows", "2", "--columns", "256,1024", "--k", "64", "--rounds", "4"]

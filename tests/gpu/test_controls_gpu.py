@@ -12,7 +12,7 @@ import pytest
 
 from attribution.analyze.contrast import contrast
 from attribution.claim import answers
-from attribution.declare import load_kernel, load_variants
+from attribution.load import load_kernel, load_variants
 from attribution.measure import ncu, watch
 from attribution.measure.jobfile import Options
 from attribution.measure.probe import Gpu, find

@@ -11,7 +11,8 @@ import pytest
 
 from attribution.analyze.contrast import contrast
 from attribution.claim import answers
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel, load_variants
 from attribution.measure import ncu, start
 from attribution.measure.probe import Gpu, find
 from attribution.plan import Overrides, plan

@@ -12,7 +12,8 @@ import exact_index_topk as exact
 import planted_index_topk as planted
 import pytest
 
-from attribution.declare import Kernel, load_variants
+from attribution.declare import Kernel
+from attribution.load import load_variants
 from attribution.measure import watch
 from attribution.measure.jobfile import Options
 from attribution.measure.probe import Gpu, find

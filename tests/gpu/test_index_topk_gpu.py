@@ -12,7 +12,7 @@ from typing import Any
 import exact_index_topk as exact
 import pytest
 
-from attribution.declare import load_kernel, module_of
+from attribution.load import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
 from bench.gpu import normal
 

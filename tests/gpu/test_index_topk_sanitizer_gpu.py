@@ -21,7 +21,7 @@ import planted_index_topk as planted
 import pytest
 import sanitized_index_topk
 
-from attribution.declare import load_kernel
+from attribution.load import load_kernel
 from attribution.measure.probe import Gpu, find
 
 GPU, TOOL = find(), shutil.which("compute-sanitizer")

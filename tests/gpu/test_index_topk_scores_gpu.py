@@ -19,7 +19,7 @@ import exact_index_topk as exact
 import planted_index_topk as planted
 import pytest
 
-from attribution.declare import load_kernel, module_of
+from attribution.load import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
 
 GPU = find()

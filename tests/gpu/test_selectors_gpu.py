@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU", allow_module_level=True)
 
-from attribution.declare import Kernel, load_kernel  # noqa: E402
+from attribution.declare import Kernel  # noqa: E402
 from attribution.errors import InputError  # noqa: E402
+from attribution.load import load_kernel  # noqa: E402
 from attribution.measure.points import part  # noqa: E402
 from attribution.measure.prepared import Prepared  # noqa: E402
 

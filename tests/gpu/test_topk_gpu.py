@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attribution.declare import load_kernel, load_variants
+from attribution.load import load_kernel, load_variants
 from attribution.measure.probe import Gpu, find
 
 GPU = find()

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribution.declare import Inputs, Kernel, module_of
+from attribution.declare import Inputs, Kernel
 from attribution.errors import InputError
+from attribution.load import module_of
 from attribution.measure import host
 
 SHAPE = {"q": 5, "n": 2048}

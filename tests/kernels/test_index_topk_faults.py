@@ -8,7 +8,7 @@ import planted_index_topk as planted
 import pytest
 
 from attribution.build import build, target
-from attribution.declare import load_kernel
+from attribution.load import load_kernel
 from attribution.measure.lost_work import lost_work
 from bench.pairs import errors
 

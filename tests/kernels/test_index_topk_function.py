@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribution.declare import Kernel, module_of
+from attribution.declare import Kernel
 from attribution.errors import MeasureError
 from attribution.kernels import index_topk as function
+from attribution.load import module_of
 
 ROWS, KEYS = 5, 2048
 

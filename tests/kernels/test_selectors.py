@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attribution.declare import Kernel, load_kernel
+from attribution.declare import Kernel
 from attribution.errors import DataError, InputError
+from attribution.load import load_kernel
 from attribution.measure.host import Clock
 from attribution.measure.points import part
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution.declare import Inputs, Kernel, load_kernel, load_variants, shipped_root
+from attribution.declare import Inputs, Kernel
 from attribution.errors import InputError
+from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import host
 
 SHAPE = {"q": 6, "n": 9001}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attribution.declare import Kernel, Variant, load_kernel, load_variants
+from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel, load_variants
 
 
 @pytest.fixture(scope="session")

@@ -190,7 +190,7 @@ def test_a_worker_ends_soon_after_the_one_that_waited_for_it(tmp_path: Path) -> 
     code = f"""
 from pathlib import Path
 import faked
-from attribution.declare import load_kernel, load_variants, shipped_root
+from attribution.load import load_kernel, load_variants, shipped_root
 hello = load_kernel(shipped_root(), "hello")
 variants = load_variants(shipped_root(), hello)
 options = faked.Options(traced_rounds=0, timeout_s=600.0)

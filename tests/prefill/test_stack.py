@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from attribution.declare import load_kernel, shipped_root
 from attribution.errors import InputError
+from attribution.load import load_kernel, shipped_root
 from attribution.prefill.bench import make_bench
 from attribution.prefill.checks import Looked, check_logits, check_selection
 from attribution.prefill.indexers import Given, Kept, Native, WithFallback, choose_native, probe, streamed
