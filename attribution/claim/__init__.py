@@ -17,6 +17,7 @@ from attribution.analyze.contrast import contrasts
 from attribution.analyze.traced import check_traces
 from attribution.claim.void import voided
 from attribution.errors import DataError, InputError
+from attribution.measured import TRACED
 from attribution.plan import NULL
 from attribution.recording import Recording, check_alike
 
@@ -97,7 +98,7 @@ def busiest_rows(recording: Recording) -> dict[str, float]:
     if rows.empty:
         return {}
     arms = recording.table("runs").set_index("run")["arm"]
-    named = arms.reindex(rows["run"]).astype(str).str.removesuffix("+trace")
+    named = arms.reindex(rows["run"]).astype(str).str.removesuffix(TRACED)
     first = rows.assign(arm=named.to_numpy())
     first = first[first["run"] == first.groupby("arm")["run"].transform("min")]
     return {str(k): float(v) for k, v in first.groupby(["arm", "sm"])["rows"].sum().groupby("arm").max().items()}
