@@ -7,9 +7,12 @@ Misuse: never match by a substring: `topk_kernel` is part of `topk_kernel_repair
 
 from __future__ import annotations
 
+import functools
+
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
+@functools.lru_cache(maxsize=4096)
 def kernel_function(signature: str) -> str:
     """The function's name without return type, namespaces, template parameters and arguments.
 
