@@ -32,9 +32,9 @@ class Point(Recording):
         if name not in self._cut:
             whole = self.whole.table(name)
             if name == "runs":
-                here = (whole["shape"].astype(str) == self.shape) & (
-                    whole["distribution"].astype(str) == self.distribution
-                )
+                # A manifest that was made of a stopped measurement names the sizes in another order than its runs.
+                shapes = whole["shape"].astype(str).map(_sizes)
+                here = (shapes == _sizes(self.shape)) & (whole["distribution"].astype(str) == self.distribution)
                 self._cut[name] = whole[here]
             else:
                 self._cut[name] = whole[whole["run"].isin(self.table("runs")["run"])] if "run" in whole else whole
@@ -58,12 +58,19 @@ def at(recording: Recording, name: str | None) -> Recording:
         raise InputError(
             f"{recording.path.name} holds {len(known)} points; choose one with --point: {'; '.join(known)}"
         )
-    if name not in known:
+    asked = [_sizes(one) for one in known]
+    if _sizes(name) not in asked:
         raise InputError(f"--point {name}: {recording.path.name} has {'; '.join(known)}")
-    point = _points(recording)[known.index(name)]
+    point = _points(recording)[asked.index(_sizes(name))]
     plan = {**recording.manifest["plan"], **point}
     facts = {**recording.manifest, "plan": plan}
     return Point(recording.path, facts, recording, shape_text(point["shape"]), point["distribution"])
+
+
+def _sizes(name: str) -> tuple[str, ...]:
+    """`q=64,n=8192` and `n=8192,q=64` are the same sizes; a distribution behind them stays where it is."""
+    shape, *rest = name.split(" ")
+    return (*sorted(shape.split(",")), *rest)
 
 
 def _points(recording: Recording) -> list[Mapping[str, Any]]:

@@ -59,6 +59,16 @@ def test_a_sweep_must_be_asked_at_a_point_and_one_point_need_not(tmp_path: Path)
     assert names(alone) == ["q=64,n=8192"]
 
 
+def test_sizes_in_another_order_are_the_same_point(tmp_path: Path) -> None:
+    """A manifest that was made of a stopped measurement names sizes by the alphabet, its runs as the kernel does."""
+    sweep = swept(tmp_path)
+    points = [{"shape": {"n": 8192, "q": q}, "distribution": "normal"} for q in (64, 128)]
+    turned = Recording(sweep.path, {**sweep.manifest, "points": points})
+    for name in ("n=8192,q=128", "q=128,n=8192"):
+        assert set(at(turned, name).table("runs")["shape"].astype(str)) == {"q=128,n=8192"}
+        assert not at(turned, name).table("times").empty
+
+
 def test_distributions_name_points_where_shapes_do_not(tmp_path: Path) -> None:
     sweep = swept(tmp_path)
     points = [{"shape": {"q": 64, "n": 8192}, "distribution": name} for name in ("normal", "ties")]
