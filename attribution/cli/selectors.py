@@ -71,8 +71,11 @@ def selectors(
     if resume and path is None and out is None:
         raise InputError("--resume needs --out: the recording whose .partial folder is to go on")
     if path is not None:
-        measuring = (("--columns", columns), ("--file", file), ("--out", out), ("--resume", resume))
-        if given := [n for n, v in measuring if v]:
+        measuring = {"--columns": columns, "--rows": rows, "--k": k, "--distribution": distribution, "--file": file,
+                     "--selector": selector, "--rounds": rounds, "--out": out, "--resume": resume,
+                     "--overwrite": overwrite, "--root": root, "--machine": machine != "auto", "--cache": cache != "warm",
+                     "--seed": seed != 1}  # fmt: skip
+        if given := [n for n, v in measuring.items() if v]:
             raise InputError(f"{given[0]} belongs to measuring, and {path} is read: leave out one of them")
         recording = open_named(path)
     else:

@@ -138,7 +138,13 @@ def test_what_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--columns", "8"], "belongs to measuring"),
+        (["--columns", "8"], "--columns belongs to measuring"),
+        (["--rows", "8"], "--rows belongs to measuring"),
+        (["--k", "8"], "--k belongs to measuring"),
+        (["--distribution", "ties"], "--distribution belongs to measuring"),
+        (["--selector", "numpy_sort"], "--selector belongs to measuring"),
+        (["--rounds", "8"], "--rounds belongs to measuring"),
+        (["--machine", "cuda"], "--machine belongs to measuring"),
         (["--first", "numpy_sort"], "--first and --second belong together"),
         (["--first", "numpy_sort", "--second", "deepselect"], "were not measured side by side"),
         (["--random", "captured"], "--random captured: there are: normal, ties, mine"),
