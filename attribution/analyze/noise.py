@@ -156,6 +156,11 @@ def noise(
     if not found:
         if any(question["base"] == arm for question in recording.manifest["plan"]["questions"]):
             raise InputError(f"{recording.path.name}: {arm} is the base; name an arm that is compared with it")
+        if not times.empty and not (stages := set(times["stage"].astype(str))) & set(STAGES):
+            raise InputError(
+                f"{recording.path.name} has no time of stage {' or '.join(STAGES)}, which noise is asked of; "
+                f"it has: {', '.join(sorted(stages))}"
+            )
         of = f"of {rounds} rounds" if rounds else "of rounds"
         raise InputError(
             f"{recording.path.name}: arm {arm} has no block {of} that its base finished as well, of the "

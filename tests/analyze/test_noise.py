@@ -168,6 +168,11 @@ def test_a_recording_without_times_has_no_block(monkeypatch: pytest.MonkeyPatch)
         noise(open_recording(TRACES / "host-math-only"))
 
 
+def test_a_recording_of_other_stages_is_no_unfinished_one(attr: Any) -> None:
+    done = attr("noise", "cpu-prefill-1k")
+    assert (done.code, "has no time of stage main or operator" in done.err) == (2, True), done.err
+
+
 def test_the_verb_counts_over_recordings(attr: Any) -> None:
     done = attr("noise", *PRECISION)
     assert done.code == 0
