@@ -14,6 +14,7 @@ from attribution.cli.timed import check_timed
 from attribution.errors import InputError
 from attribution.measured import TRACED
 from attribution.plan import NULL
+from attribution.show.cells import interval_ratio
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -108,8 +109,7 @@ def _print(parts: dict[str, list[dict[str, Any]]], stage: str, several: bool) ->
         return
     print("\nComplete operator against the base\n")
     heads = {**where, "base": "base", "ratio": "time ratio [95 %]", "verdict": "verdict", "reasons": "reasons"}
-    ratio = "{time_ratio:.4f} [{time_ratio_low:.4f}, {time_ratio_high:.4f}]"
-    print_rows([{**r, "ratio": ratio.format(**r)} for r in parts["against_base"]], heads)
+    print_rows([{**r, "ratio": interval_ratio(r)} for r in parts["against_base"]], heads)
 
 
 NOT_LIMITS = {

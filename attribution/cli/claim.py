@@ -109,7 +109,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
     q = row["quantity"]
     known = row["pairs"] > 0
-    measured = f"{shown(q, row['value'])} {shown(q, row['low'], row['high'])}" if known else "-"
+    # One round has a value and no interval.
+    interval = "" if row["low"] != row["low"] else f" {shown(q, row['low'], row['high'])}"
+    measured = shown(q, row["value"]) + interval if known else "-"
     expected = shown(q, row["expected_low"], row["expected_high"])
     return {**row, "scope": row["scope"].split("/")[0], "expected": expected, "measured": measured}
 

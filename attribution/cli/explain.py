@@ -93,6 +93,8 @@ def _sides(
     from attribution.analyze.interventions import check_known
 
     top = check_known(recording, base)
+    if arm is None:
+        raise InputError(f"--arm is missing: name the arm of {recording.path.name} that is compared with {top}")
     runs, counters = recording.table("runs"), recording.table("counters")
     if kernel_name is not None:
         counters = counters[counters["kernel_name"] == kernel_name]

@@ -65,8 +65,9 @@ def overlap(
         shares = ", ".join(f"{k.replace('_', ' ')} {last[k]:.1%}" for k in lastsm.SHARES)
         print(f"\nSM {last['sm']}, of its {last['total_ns'] / 1e6:.3f} ms: {shares}")
     if hidden:
+        behind = f"{hidden.without_last:.1%} of the {hidden.steady}" if hidden.steady else "none of them is"
         print(
-            f"{consumer} hidden: {hidden.with_last:.1%} of {hidden.intervals} intervals, {hidden.without_last:.1%} of the "
-            f"{hidden.steady} in steady state (each CTA's last, which nothing can hide, left out)"
+            f"{consumer} hidden: {hidden.with_last:.1%} of {hidden.intervals} intervals, {behind} in steady state "
+            "(each CTA's last, which nothing can hide, left out)"
         )
     print("Durations of a traced build locate; hidden work that is made faster turns into waiting.")

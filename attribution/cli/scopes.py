@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -31,6 +31,7 @@ def scopes(
     stage: Annotated[
         str | None, typer.Option("--stage", help="Only this stage; of the difference main when not given.")
     ] = None,
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """What each instrument includes and reads of the same arm.  A difference across scopes is refused."""
@@ -39,7 +40,7 @@ def scopes(
     from attribution.claim.void import void_reasons
     from attribution.errors import InputError
 
-    recording = open_named(path)
+    recording = open_point(path, point)
     if recording.manifest["kind"] != "run":
         raise InputError(f"{path} holds ingested files, not measured arms: use `attr show`")
     found = by_scope(recording, arm or recording.manifest["plan"]["questions"][0]["base"])

@@ -86,6 +86,7 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["capacity", "host-math-only", "--scope", "nope"], "it has: host-virtual", id="capacity-scope"),
         pytest.param(["capacity", "host-math-only", "--stage", "nope"], "it has: main, operator", id="capacity-stage"),
         pytest.param(["scopes", "host-math-only", "--stage", "nope"], "has here operator, main", id="scopes-stage"),
+        pytest.param(["explain", "instructions", "h200-topk-counters"], "--arm is missing", id="explain-arm"),
         pytest.param(["roofline", "cpu-prefill-512"], "no time of stage 'main'; it has: indexer", id="roofline-stage"),
         pytest.param(
             ["roofline", "h200-index-topk-ledger", "--practical-tflops", "900"], "holds a measured", id="ceiling-there"
@@ -99,6 +100,36 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_there_is_is_named(attr: Any, arguments: list[str], reason: str) -> None:
     done = attr(*arguments)
     assert (done.code, done.out, reason in done.err) == (2, "", True), done.err
+
+
+def test_scopes_mix_no_points_of_a_sweep(attr: Any) -> None:
+    done = attr("scopes", "host-capacity")
+    assert (done.code, "choose one with --point" in done.err) == (2, True)
+    one, other = (
+        json.loads(attr("scopes", "host-capacity", "--point", name, "--json").out)["scopes"]
+        for name in ("normal", "overflow")
+    )
+    assert {row["samples"] for row in (*one, *other)} == {4}
+    assert [row["time_ns"] for row in one] != [row["time_ns"] for row in other]
+
+
+def test_a_recording_made_of_a_stopped_measurement_has_its_rates(attr: Any) -> None:
+    found = json.loads(attr("roofline", "h200-h20-overlap", "--json").out)
+    assert {"full", "h20_block_q_2"} <= {row["arm"] for row in found}
+
+
+@pytest.mark.parametrize("verb", ["capacity", "claim"])
+def test_one_round_has_a_value_and_no_interval(attr: Any, verb: str) -> None:
+    shown = attr(verb, "h200-h20-design-one-round").out
+    assert "1.6832" in shown
+    assert "nan" not in shown.split()
+    assert "[nan" not in shown
+
+
+def test_a_launch_without_a_steady_state_says_so(attr: Any) -> None:
+    shown = attr("overlap", "h200-hello-cold").out
+    assert "of 64 intervals, none of them is in steady state" in shown
+    assert "nan" not in shown
 
 
 def test_scopes_of_one_stage(attr: Any) -> None:
