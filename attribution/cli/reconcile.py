@@ -141,7 +141,7 @@ def _from_table(path: Path, json: bool) -> None:
     from attribution.analyze.reconcile import reconcile_rows
 
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except csv.Error as error:

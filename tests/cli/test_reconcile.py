@@ -169,6 +169,13 @@ def test_a_table_without_names_is_named_by_line(attr: Callable[..., Any], tmp_pa
     assert attr("reconcile", tmp_path / "t.csv").out.splitlines()[2].startswith("line ")
 
 
+def test_a_mark_of_byte_order_is_no_part_of_the_first_name(attr: Callable[..., Any], tmp_path: Path) -> None:
+    """Spreadsheets put one before a table that they save as UTF-8."""
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfshare,saving,measured\n9.62,5.99,0.19\n")
+    (row,) = json.loads(attr("reconcile", tmp_path / "t.csv", "--json").out)
+    assert (row["name"], row["verdict"]) == ("line 2", "less than estimated")
+
+
 @pytest.mark.parametrize(("saving", "measured"), [("500", "1"), ("5", "101")], ids=["part", "whole"])
 def test_nothing_saves_more_than_all(attr: Callable[..., Any], saving: str, measured: str) -> None:
     done = attr("reconcile", "--share", "9.62", "--saving", saving, "--measured", measured)
