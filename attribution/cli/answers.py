@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attribution.cli.output import print_rows
-from attribution.show.cells import DASH, harmless, interval_ms, interval_ratio, interval_share
+from attribution.show.cells import DASH, harmless, interval_ms, interval_ratio, interval_share, point_names
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -40,11 +40,15 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     plan = recording.manifest["plan"]
     shape = ", ".join(f"{k} = {v}" for k, v in plan["shape"].items())
     bases = ", ".join(q["base"] for q in plan["questions"])
+    shapes = {str(row["shape"]) for row in rows}
+    shape = shape if len(shapes) <= 1 else f"{len(shapes)} shapes"
     print(f"{plan['kernel']}, {shape}, {plan['distribution']}, {plan['rounds']} rounds; ratios are arm / {bases}\n")
-    print_rows([_shown(r) for r in rows], COLUMNS)
+    points = point_names(rows)
+    heads = COLUMNS if not any(points) else {"point": "point", **COLUMNS}
+    print_rows([{"point": point, **_shown(r)} for r, point in zip(rows, points, strict=True)], heads)
     print()
-    for row in rows:
-        print(harmless(f"{row['arm']} ({row['scope']}): {row['asks']}"))
+    for row, point in zip(rows, points, strict=True):
+        print(harmless(f"{row['arm']} ({', '.join(part for part in (point, row['scope']) if part)}): {row['asks']}"))
         details = [row["reasons"], row["work"], row["modes"]]
         print(harmless(f"    {row['verdict']}: " + "; ".join(d for d in details if d)))
     print(f"\n{scope_sentence(recording)}")

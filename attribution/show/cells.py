@@ -7,7 +7,7 @@ Misuse: a cell is for reading; computing goes on with the numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attribution.tables import CONTROL
@@ -47,6 +47,12 @@ def interval_ratio(row: Mapping[str, Any]) -> str:
     if value != value:
         return DASH
     return f"{value:.4f}" if low != low else f"{value:.4f} [{low:.4f}, {high:.4f}]"
+
+
+def point_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each row what sets its point of a sweep apart: shape, distribution, or both; '' where all are of one point."""
+    told = [key for key in ("shape", "distribution") if len({str(row[key]) for row in rows}) > 1]
+    return [" ".join(str(row[key]) for key in told) for row in rows]
 
 
 def text(value: Any) -> str:

@@ -58,9 +58,11 @@ def report(opened: Recording) -> Report:
     from attribution.claim import scope_sentence
 
     plan = recording.manifest["plan"]
+    shape = ", ".join(f"{axis} = {size}" for axis, size in plan["shape"].items())
+    shapes = recording.table("runs")["shape"].astype(str).nunique()
     facts = (
         ("recording", name),
-        ("shape", ", ".join(f"{axis} = {size}" for axis, size in plan["shape"].items())),
+        ("shape", shape if shapes == 1 else f"{shapes} shapes"),
         ("inputs", str(plan["distribution"])),
         ("rounds", str(plan["rounds"])),
     )

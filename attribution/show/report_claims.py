@@ -11,7 +11,7 @@ from typing import Any
 from attribution.errors import AttrError
 from attribution.recording import Recording
 from attribution.show import report_svg as svg
-from attribution.show.cells import DASH, interval_ms, interval_ratio, interval_share
+from attribution.show.cells import DASH, interval_ms, interval_ratio, interval_share, point_names
 from attribution.show.report_blocks import Claim, Claims, Section, Text
 from attribution.tables import records
 
@@ -29,6 +29,7 @@ def claims_section(recording: Recording) -> Section:
         rows = records(answers(recording))
     except AttrError as error:
         return Section("claims", "Claims", LEAD, (Text(f"No claims: {error}", missing=True),))
+    rows = [{**row, "point": point} for row, point in zip(rows, point_names(rows), strict=True)]
     bases = dict.fromkeys(str(row["base"]) for row in rows)
     blocks = tuple(_claims(base, [row for row in rows if row["base"] == base]) for base in bases)
     return Section("claims", "Claims", LEAD, blocks)
@@ -48,7 +49,7 @@ def _claim(row: dict[str, Any], scale: svg.Scale) -> Claim:
     tip = f"{row['arm']} / {row['base']}: {ratio}, {row['verdict']}" + (f", expected {text}" if text else "")
     return Claim(
         arm=str(row["arm"]),
-        where=f"{row['stage']} · {row['scope']}",
+        where=" · ".join(str(row[key]) for key in ("point", "stage", "scope") if row[key]),
         asks=str(row["asks"]),
         ratio=ratio,
         verdict=str(row["verdict"]),

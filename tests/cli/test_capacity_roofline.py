@@ -143,3 +143,13 @@ def test_an_exception_path_that_was_not_timed_is_said_unasked(attr: Any, monkeyp
     monkeypatch.setattr(Recording, "table", lambda self, name: without.get(name, lambda f: f)(whole(self, name)))
     done = attr("capacity", "host-math-only")
     assert (done.code, "no time of stage repair" in done.out) == (0, True), done.err
+
+
+def test_rows_of_a_sweep_say_which_point_they_are_of(attr: Any) -> None:
+    shown = attr("show", "h200-selectors").out
+    assert "selectors, 4 shapes, normal" in shown
+    assert "\nnull (rows=1024,columns=131072,k=2048 ties, graph/warm/as-found): How far" in shown
+    page = attr("report", "host-capacity", "--markdown").out
+    assert "| overflow · main · host-virtual" in page
+    assert "shape 4 shapes" in attr("report", "h200-selectors", "--markdown").out
+    assert "point " not in attr("show", "host-math-only").out
