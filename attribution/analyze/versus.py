@@ -106,7 +106,7 @@ def times(recording: Recording, arm: str, stage: str, scope: str | None) -> stat
     timed = scoped(table[(table["stage"] == stage) & table["run"].isin(runs["run"])], scope)
     per_run = timed.groupby("run")["time_ns"].median().sort_index()
     if per_run.empty:
-        raise DataError(f"arm {arm} has no time of stage {stage!r} in scope {scope}")
+        raise DataError(f"arm {arm} has no time of stage {stage!r}" + (f" in scope {scope}" if scope else ""))
     return stats.intervals(per_run.to_numpy(float), resolution=float(recording.manifest["machine"]["tick_ns"]))
 
 

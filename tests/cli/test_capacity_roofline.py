@@ -145,6 +145,12 @@ def test_an_exception_path_that_was_not_timed_is_said_unasked(attr: Any, monkeyp
     assert (done.code, "no time of stage repair" in done.out) == (0, True), done.err
 
 
+def test_a_stage_without_a_time_is_named_without_a_scope_that_nobody_gave(attr: Any) -> None:
+    done = attr("versus", "h200-selectors", "our_topk", "--point", "rows=1024,columns=8192,k=2048 normal")
+    assert done.code == 1
+    assert done.err.strip().endswith("arm our_topk has no time of stage 'main'")
+
+
 def test_rows_of_a_sweep_say_which_point_they_are_of(attr: Any) -> None:
     shown = attr("show", "h200-selectors").out
     assert "selectors, 4 shapes, normal" in shown
