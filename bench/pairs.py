@@ -67,10 +67,13 @@ def errors(text: str) -> str:
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"unit.cu", 0, None, None)
     options = [b"-arch=compute_90a", b"-std=c++20"]
     (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
-    nvrtc.nvrtcGetProgramLog(program, log)
+    log = b""
+    if int(failed):
+        # Written in place, so it must be nobody else's: of one byte (no words), it would be Python's only `b" "`.
+        log = b" " * (nvrtc.nvrtcGetProgramLogSize(program)[1] + 1)
+        nvrtc.nvrtcGetProgramLog(program, log)
     nvrtc.nvrtcDestroyProgram(program)
-    return log.decode().rstrip("\0 ") if int(failed) else ""
+    return log.decode().rstrip("\0 ")
 
 
 def judged(name: str, overrides: Overrides) -> str:

@@ -47,3 +47,4 @@ def test_a_planted_error_is_said() -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason='needs `pip install "attribution[cuda]"`')
     assert "static assertion failed" in pairs.errors("static_assert(1 == 2);")
     assert pairs.errors("static_assert(1 == 1);") == ""
+    assert bytearray(b" ")[0] == 32  # a log of one byte was written over Python's only one-byte space
