@@ -68,6 +68,9 @@ def topk(scores: Any, start: Any, end: Any, k: int, out: Any = None) -> Any:
 
 def _check(kernel: Kernel, inputs: Mapping[str, Any], k_top: int, out: Any, check_bounds: bool) -> None:
     """Raises ValueError, MeasureError."""
+    for name in ("q", "k", "k_scale", "w", "k_start", "k_end"):
+        if not hasattr(value := inputs.get(name), "data_ptr"):
+            raise ValueError(f"{name} is of type {type(value).__name__}; allowed is a torch tensor on a CUDA device")
     checks = module_of(kernel, "validate")
     checks.validate(inputs, k_top, out)
     import torch

@@ -12,6 +12,7 @@ import pytest
 
 from attribution.declare import Kernel
 from attribution.errors import MeasureError
+from attribution.kernels import index_scores
 from attribution.kernels import index_topk as function
 from attribution.load import module_of
 
@@ -152,3 +153,15 @@ def test_bounds_cannot_be_read_back_in_a_capture(monkeypatch: pytest.MonkeyPatch
     a_torch(monkeypatch, (9, 0), True)
     with pytest.raises(ValueError, match="check_bounds = True in a capture: allowed is False"):
         function(**good())
+
+
+@pytest.mark.parametrize("wrong", [None, [1, 2], np.zeros(3)], ids=["None", "list", "array"])
+@pytest.mark.parametrize("name", ["q", "k_end"])
+def test_what_is_no_tensor_is_named(name: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is of type {type(wrong).__name__}; allowed is a torch tensor"):
+        function(**{**good(), name: wrong})
+
+
+def test_scores_of_inputs_that_are_not_there_name_the_first() -> None:
+    with pytest.raises(ValueError, match="^q is of type NoneType"):
+        index_scores({})
