@@ -18,7 +18,8 @@ from attribution.errors import MeasureError
 from attribution.measure.jobfile import Key
 from attribution.measure.points import Point, all_runs
 from attribution.measure.process import Ended
-from attribution.measure.runs import TRACED, run_facts
+from attribution.measure.runs import run_facts
+from attribution.measured import TRACED
 from attribution.partial import Partial
 from attribution.plan import PlannedRun
 

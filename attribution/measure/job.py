@@ -22,7 +22,8 @@ from attribution.measure.judge import Judge
 from attribution.measure.machine import FAULTS, Case, Machine, Progress
 from attribution.measure.manifest import declared, manifest, source_hash
 from attribution.measure.outcome import Kept, Outcome, Waiting, first_failed
-from attribution.measure.runs import TRACED, planned_runs
+from attribution.measure.runs import planned_runs
+from attribution.measured import TRACED
 from attribution.partial import Partial
 from attribution.plan import Arm, Plan, PlannedRun
 from attribution.recording import Recording, check_free

@@ -10,6 +10,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+from attribution.measured import TRACED
 from attribution.plan import NULL, Plan, PlannedRun, json_text, shape_text
 
 
@@ -29,10 +30,6 @@ def run_facts(plan: Plan, run: PlannedRun) -> dict[str, Any]:
         "flags": json_text(run.arm.flags),
         "knobs": json_text(run.arm.knobs),
     }
-
-
-TRACED = "+trace"
-"""What a traced build's runs are called: the arm's name and this.  A build with TRACE on is another build."""
 
 
 def planned_runs(plan: Plan, traced_rounds: int) -> list[PlannedRun]:
