@@ -25,8 +25,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attribution.load import load_kernel, shipped_root
-from attribution.measure.points import part
+from attribution.load import load_kernel, module_of, shipped_root
 
 LAYER, HEADS, WIDTH = 3, 12, 32
 INDEX_HEADS, DIM = 64, 128
@@ -135,7 +134,7 @@ def _gelu(x: Any) -> Any:
 def capture(folder: Path, rows: int, columns: int) -> tuple[dict[str, Any], float]:
     """FP8 operands of the last `rows` tokens against all `columns`, and the share of the keys' variance that is kept."""
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-    read = part(load_kernel(shipped_root(), "selectors"), "captured").read
+    read = module_of(load_kernel(shipped_root(), "selectors"), "captured").read
     encoder = Encoder(read(folder / "model.safetensors"))
     stream, found = tokens(vocabulary, columns), []
     for begin in range(0, columns, WINDOW):

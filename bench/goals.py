@@ -10,7 +10,6 @@ Misuse: without a GPU it says so and exits with 1; nothing is estimated.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import random
@@ -25,7 +24,7 @@ from typing import Any
 
 from attribution.build import build
 from attribution.launch import Launch
-from attribution.load import load_kernel, shipped_root
+from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ROUNDS, ceiling, graph, normal, ratio
@@ -57,7 +56,7 @@ class Shape:
 
     def __init__(self, rows: int, keys: int) -> None:
         self.kernel = load_kernel(shipped_root(), "index_topk")
-        self.gpu = importlib.import_module(f"{self.kernel.inputs.__module__.rsplit('.', 1)[0]}.gpu")
+        self.gpu = module_of(self.kernel, "gpu")
         self.size, self.inputs = {"q": rows, "n": keys}, normal(rows, keys, SEED + rows + keys)
         self.flags = self.kernel.resolve_flags({})
         self.kept: list[Prepared] = []  # a graph does not keep its tensors alive

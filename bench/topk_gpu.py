@@ -10,14 +10,13 @@ nothing finer than their two digits.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attribution.load import load_kernel, shipped_root
+from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.probe import Gpu, find
 from bench.gpu import graph, paired, ratio
 
@@ -39,8 +38,7 @@ DEEPSELECT_MS = {
 
 
 def module(name: str, kernel: str = "topk") -> Any:
-    package = load_kernel(shipped_root(), kernel).inputs.__module__.rsplit(".", 1)[0]
-    return importlib.import_module(f"{package}.{name}")
+    return module_of(load_kernel(shipped_root(), kernel), name)
 
 
 def others(inputs: Any, arch: str) -> dict[str, Any]:

@@ -7,8 +7,6 @@ Misuse: rounds pair arms inside a point; two points were measured at different t
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from attribution.declare import Kernel
 from attribution.errors import InputError
+from attribution.load import module_of
 from attribution.measure.runs import planned_runs
 from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
@@ -70,17 +69,11 @@ def all_runs(points: Sequence[Point]) -> Iterator[tuple[int, Point, PlannedRun]]
             yield number, point, run
 
 
-def part(kernel: Kernel, name: str) -> ModuleType:
-    """The module `name` of the kernel's own folder."""
-    package = next(name for name, m in sys.modules.items() if getattr(m, "KERNEL", None) is kernel)
-    return importlib.import_module(f"{package}.{name}")
-
-
 def gpu_module(kernel: Kernel) -> ModuleType:
     """The module in the kernel's folder that `Kernel.gpu` names.  Raises InputError."""
     if kernel.gpu is None:
         raise InputError(f"kernel {kernel.name} names no GPU module: it runs on the host machine only")
-    module = part(kernel, kernel.gpu)
+    module = module_of(kernel, kernel.gpu)
     for name in ("inputs", "operator", "reference", "check"):
         if not callable(getattr(module, name, None)):
             raise InputError(f"kernel {kernel.name}: its GPU module {kernel.gpu} has no function {name}")
@@ -90,4 +83,4 @@ def gpu_module(kernel: Kernel) -> ModuleType:
 def use_files(kernel: Kernel, files: Files) -> None:
     """Tell the kernel which distributions of this process are files."""
     if files:
-        part(kernel, "captured").FILES.update({name: Path(file) for name, file in files.items()})
+        module_of(kernel, "captured").FILES.update({name: Path(file) for name, file in files.items()})

@@ -17,11 +17,10 @@ from typing import Any
 
 from attribution.declare import Kernel, nearest
 from attribution.errors import InputError
-from attribution.load import load_kernel, load_variants
+from attribution.load import load_kernel, load_variants, module_of
 from attribution.measure import probe, scopes, sweep
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import Progress
-from attribution.measure.points import part
 from attribution.plan import Overrides, Plan, plan
 from attribution.recording import Recording
 
@@ -61,7 +60,7 @@ def known(root: Path, machine: str, arch: str = "") -> list[dict[str, Any]]:
 
     `arch`: of the GPU, such as `sm_90`; '' when there is none to ask about.
     """
-    module = part(load_kernel(root, KERNEL), "known")
+    module = module_of(load_kernel(root, KERNEL), "known")
     table = module.GPU if machine == "cuda" else module.HOST
     return [
         {"name": name, "version": one.version(), "needs": list(one.needs), "missing": module.missing(name, arch)}
@@ -103,7 +102,7 @@ def _shapes(kernel: Kernel, axes: Axes) -> list[dict[str, int]]:
 
 def _too_small(kernel: Kernel, file: Path | None, shape: Mapping[str, int]) -> str:
     """Why the file cannot be cut to the shape, '' when it can or there is no file.  Raises InputError, DataError."""
-    return "" if file is None else str(part(kernel, "captured").too_small(file, shape))
+    return "" if file is None else str(module_of(kernel, "captured").too_small(file, shape))
 
 
 def _chosen(table: list[dict[str, Any]], asked: Sequence[str], base: str) -> list[dict[str, Any]]:
@@ -144,7 +143,7 @@ def measure(
 ) -> Recording:
     """Measure all points.  Raises InputError, MeasureError, DataError."""
     variants = load_variants(asked.kernel.folder.parent.parent, asked.kernel)
-    captured = part(asked.kernel, "captured")
+    captured = module_of(asked.kernel, "captured")
     files = {
         name: {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "label": captured.label(file)}
         for name, file in asked.files.items()

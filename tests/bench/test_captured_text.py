@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attribution.load import load_kernel
-from attribution.measure.points import part
+from attribution.load import load_kernel, module_of
 from bench import captured_text as maker
 
 VOCABULARY = {
@@ -81,7 +80,7 @@ def test_fp8_keeps_each_vector_up_to_its_scale() -> None:
 def test_the_file_reads_back(root: Path, tmp_path: Path) -> None:
     arrays = {"scores": np.arange(12, dtype=np.float32).reshape(3, 4)}
     maker.write(tmp_path / "a.safetensors", arrays, "mine")
-    captured = part(load_kernel(root, "selectors"), "captured")
+    captured = module_of(load_kernel(root, "selectors"), "captured")
     assert captured.label(tmp_path / "a.safetensors") == "mine"
     assert (captured.read(tmp_path / "a.safetensors")["scores"] == arrays["scores"]).all()
     assert json.loads((tmp_path / "a.safetensors").read_bytes()[8:].split(b"}}")[0] + b"}}")["scores"]["shape"] == [

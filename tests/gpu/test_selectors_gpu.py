@@ -14,8 +14,7 @@ if not torch.cuda.is_available():
 
 from attribution.declare import Kernel  # noqa: E402
 from attribution.errors import InputError  # noqa: E402
-from attribution.load import load_kernel  # noqa: E402
-from attribution.measure.points import part  # noqa: E402
+from attribution.load import load_kernel, module_of  # noqa: E402
 from attribution.measure.prepared import Prepared  # noqa: E402
 
 SHAPES = [
@@ -34,7 +33,7 @@ def kernel(root: Path) -> Kernel:
 
 def skip_missing(kernel: Kernel, selector: str) -> None:
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    if reason := part(kernel, "known").missing(selector, arch):
+    if reason := module_of(kernel, "known").missing(selector, arch):
         pytest.skip(reason)
 
 
@@ -48,7 +47,7 @@ def failed(gpu: Any, inputs: Any, output: Any, shape: dict[str, int]) -> list[st
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s.values())))
 def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distribution: str, shape: dict[str, int]) -> None:
     skip_missing(kernel, selector)
-    gpu = part(kernel, "gpu")
+    gpu = module_of(kernel, "gpu")
     inputs = gpu.inputs(shape, distribution, 1)
     prepared = Prepared(kernel, gpu.operator(inputs, shape, {"SELECTOR": selector}, {}), None, 0)
     prepared.poison()
@@ -66,7 +65,7 @@ def test_exact_eagerly_and_in_a_graph(kernel: Kernel, selector: str, distributio
 def test_random_shapes_and_bounds(kernel: Kernel, selector: str) -> None:
     """Rows that are empty, shorter than k, or begin anywhere; what is outside the bounds is -inf."""
     skip_missing(kernel, selector)
-    gpu, dice, wrong = part(kernel, "gpu"), random.Random(8), []
+    gpu, dice, wrong = module_of(kernel, "gpu"), random.Random(8), []
     torch.manual_seed(8)
     for case in range(60):
         k = dice.choice([512, 1024, 2048])
@@ -89,7 +88,7 @@ def test_random_shapes_and_bounds(kernel: Kernel, selector: str) -> None:
 
 
 def test_the_scorer_on_the_card_agrees_with_float64(kernel: Kernel) -> None:
-    scorer = part(kernel, "scorer")
+    scorer = module_of(kernel, "scorer")
     given = scorer.random_operands(8, 1024, torch.Generator("cuda").manual_seed(3))
     found = scorer.scored(dict(given))
     dots = torch.einsum("rhd,cd->rhc", given["q"].double(), given["k"].double()).relu()
@@ -101,7 +100,7 @@ def test_the_scorer_on_the_card_agrees_with_float64(kernel: Kernel) -> None:
 
 
 def test_a_planted_fault_on_the_card_is_caught(kernel: Kernel) -> None:
-    gpu, shape = part(kernel, "gpu"), SHAPES[0]
+    gpu, shape = module_of(kernel, "gpu"), SHAPES[0]
     inputs = gpu.inputs(shape, "normal", 1)
     made = gpu.operator(inputs, shape, {"SELECTOR": "torch_topk"}, {})
     made.steps[0].function()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attribution.load import load_kernel, load_variants
+from attribution.load import load_kernel, load_variants, module_of
 from attribution.measure.probe import Gpu, find
 
 GPU = find()
@@ -42,8 +41,8 @@ def named(flags: dict[str, Any]) -> str:
 
 def modules(root: Path) -> tuple[ModuleType, ModuleType]:
     """topk's operator and GPU modules under `root`."""
-    package = load_kernel(root, "topk").inputs.__module__.rsplit(".", 1)[0]
-    return importlib.import_module(f"{package}.operator"), importlib.import_module(f"{package}.gpu")
+    kernel = load_kernel(root, "topk")
+    return module_of(kernel, "operator"), module_of(kernel, "gpu")
 
 
 def failed(root: Path, inputs: dict[str, Any], out: Any, flags: dict[str, Any]) -> list[str]:

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from attribution.declare import Kernel
 from attribution.errors import DataError, InputError
-from attribution.load import load_kernel
+from attribution.load import load_kernel, module_of
 from attribution.measure.host import Clock
-from attribution.measure.points import part
 
 SHAPE = {"rows": 3, "columns": 1024, "k": 128}
 KNOBS = {"sms": 2, "ctas": 4}
@@ -32,7 +31,7 @@ def kernel(root: Path) -> Kernel:
 
 @pytest.fixture(scope="module")
 def captured(kernel: Kernel) -> Any:
-    return part(kernel, "captured")
+    return module_of(kernel, "captured")
 
 
 def selected(kernel: Kernel, inputs: Any, name: str, shape: dict[str, int] = SHAPE) -> Any:
@@ -141,7 +140,7 @@ def test_planted_faults_are_caught(kernel: Kernel, fault: Any, caught: str, arra
         assert caught in failed(kernel, inputs, output, shape)
         return
     torch = pytest.importorskip("torch")
-    gpu = part(kernel, "gpu")
+    gpu = module_of(kernel, "gpu")
     there = {name: torch.from_numpy(np.array(array)) for name, array in inputs.items()}
     reference = gpu.reference(there, shape, {})
     given = {"indices": torch.from_numpy(output["indices"])}
@@ -151,7 +150,7 @@ def test_planted_faults_are_caught(kernel: Kernel, fault: Any, caught: str, arra
 
 def test_torch_selects_exactly_on_a_cpu_too(kernel: Kernel) -> None:
     torch = pytest.importorskip("torch")
-    gpu, inputs, shape = part(kernel, "gpu"), bounded(kernel), {**SHAPE, "rows": 5}
+    gpu, inputs, shape = module_of(kernel, "gpu"), bounded(kernel), {**SHAPE, "rows": 5}
     there = {name: torch.from_numpy(array) for name, array in inputs.items()}
     made = gpu.operator(there, shape, {"SELECTOR": "torch_topk"}, {})
     for tensor in made.output.values():
@@ -177,13 +176,13 @@ def test_any_row_is_selected_exactly(values: list[float], repeats: int, pick: in
     kernel = load_kernel(Path(__file__).parents[2], "selectors")
     scores = np.array(values * repeats, np.float32)
     count = pick % (len(scores) + 1)
-    places = part(kernel, "host_selectors").SELECTORS[selector](scores, count)
+    places = module_of(kernel, "host_selectors").SELECTORS[selector](scores, count)
     assert len(set(places.tolist())) == len(places) == count
     assert (np.sort(scores[places]) == np.sort(scores)[len(scores) - count :]).all()
 
 
 def test_a_threshold_that_misses_is_given_up(kernel: Kernel) -> None:
-    found = part(kernel, "host_selectors")
+    found = module_of(kernel, "host_selectors")
     # Every sampled column is low, and then every one is high: too many candidates, and too few.
     scores = np.arange(8192, dtype=np.float32)
     for sampled in (-1.0, 1e6):
@@ -198,7 +197,7 @@ def test_a_gpus_selector_says_so_on_the_host(kernel: Kernel) -> None:
 
 
 def test_what_is_not_installed_is_missing(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = part(kernel, "known")
+    known = module_of(kernel, "known")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert known.missing("deepselect") == "tokenspeed-deepselect is not installed"
     assert known.missing("our_topk") == ""

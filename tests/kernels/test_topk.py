@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 from attribution.declare import Inputs, Kernel
 from attribution.errors import InputError
-from attribution.load import load_kernel, load_variants, shipped_root
+from attribution.load import load_kernel, load_variants, module_of, shipped_root
 from attribution.measure import host
 
 SHAPE = {"q": 6, "n": 9001}
@@ -38,10 +36,6 @@ def named(flags: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def topk() -> Kernel:
     return load_kernel(shipped_root(), "topk")
-
-
-def module(kernel: Kernel, name: str) -> ModuleType:
-    return importlib.import_module(f"{kernel.inputs.__module__.rsplit('.', 1)[0]}.{name}")
 
 
 def run(kernel: Kernel, inputs: Inputs, overrides: dict[str, Any]) -> tuple[dict[str, Any], host.Measured]:
@@ -99,16 +93,16 @@ def test_any_bounds_and_any_number_of_ties(seed, columns, which, bounds, levels)
 def test_the_order_is_total():
     kernel = load_kernel(shipped_root(), "topk")
     rising = np.array([-np.inf, -1, -1e-45, -0.0, 0.0, 1e-45, 1, np.inf, np.nan], np.float32)
-    keys = module(kernel, "inputs").ordered_keys(rising).astype(np.int64)
+    keys = module_of(kernel, "inputs").ordered_keys(rising).astype(np.int64)
     assert (np.diff(keys) > 0).all()
-    assert module(kernel, "inputs").ordered_keys(-rising[-1:])[0] == keys[-1]
+    assert module_of(kernel, "inputs").ordered_keys(-rising[-1:])[0] == keys[-1]
 
 
 # --- planted faults ------------------------------------------------------------------------------
 
 
 def test_a_dropped_candidate_is_caught(topk, monkeypatch):
-    machine = module(topk, "host")
+    machine = module_of(topk, "host")
     right = machine.largest
 
     def without_the_best(keys, *rest):
@@ -131,11 +125,11 @@ def test_one_column_too_few_or_too_many_is_caught(topk, change, distribution):
 
 
 def test_zeros_that_count_as_equal_are_caught(topk, monkeypatch):
-    machine = module(topk, "host")
+    machine = module_of(topk, "host")
     right = machine.ordered_keys
     rng = np.random.default_rng(0)
     scores = np.where(rng.random((4, 9001)) < 0.9, np.float32(-0.0), np.float32(0.0))
-    bounds = module(topk, "inputs").causal(4, 9001)
+    bounds = module_of(topk, "inputs").causal(4, 9001)
     inputs = {"scores": scores, "start": bounds[0], "end": bounds[1]}
     flags, measured = run(topk, inputs, {})
     assert failed(topk, inputs, measured.output, flags) == []
@@ -182,7 +176,7 @@ def test_a_wrong_output_is_caught(topk, fault):
 )
 def test_what_cannot_be_certified_is_counted_and_repaired(topk, monkeypatch, overrides, distribution, limit):
     if distribution == "misleading":
-        machine = module(topk, "host")
+        machine = module_of(topk, "host")
         monkeypatch.setattr(machine, "rank_of", lambda k, sampled, length: 1)
     if distribution == "stripe":  # the best columns all belong to one thread
         inputs = dict(topk.inputs({"q": 2, "n": 16384}, "normal", 3))
@@ -244,7 +238,7 @@ def test_python_knows_the_size_of_the_shared_memory(topk, overrides, tmp_path):
     from attribution.errors import BuildError
 
     wanted = target(topk, overrides)
-    size = module(topk, "operator").smem_bytes(topk.resolve_flags(overrides))
+    size = module_of(topk, "operator").smem_bytes(topk.resolve_flags(overrides))
     for more, right in ((0, True), (4, False)):
         text = f"{wanted.unit.text}\nstatic_assert(sizeof(shape::Shared) == {size + more});\n"
         changed = replace(wanted, unit=replace(wanted.unit, text=text), identity=f"size-{more}")

@@ -12,8 +12,8 @@ import pytest
 from attribution.claim import answers
 from attribution.declare import Kernel, Variant
 from attribution.errors import InputError, MeasureError
+from attribution.load import module_of
 from attribution.measure import host, job
-from attribution.measure.points import part
 from attribution.plan import Overrides, Plan, plan
 from attribution.recording import Recording, open_recording
 
@@ -165,7 +165,7 @@ def test_a_crash_of_one_arm_is_a_failed_row_and_the_rest_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = part(index_topk, "candidates")
+    module = module_of(index_topk, "candidates")
     honest = module.segment_of
 
     def breaks(index: Any, layout: str, count: int) -> Any:
