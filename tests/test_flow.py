@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "attribution"
 ORDER = [
     {"errors"},
-    {"tables", "schedule", "order", "launch"},
+    {"tables", "schedule", "order", "launch", "collector"},
     {"declare"},
     {"load"},
     {"plan", "scaffold", "layout"},

@@ -8,15 +8,13 @@ writes nanoseconds must be named: `time_unit="ns"`.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from attribution import collector
 from attribution.errors import DataError, InputError
 from attribution.ingest import bounded, frames
 from attribution.ingest.chrome_events import CALLS, COPIES, Events
@@ -36,7 +34,8 @@ def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTE
     if time_unit not in PLACES:
         raise InputError(f"time_unit {time_unit!r} is not known; allowed are {', '.join(PLACES)}")
     events = Events()
-    with bounded.opened(path, max_bytes) as stream, _collector_paused():
+    # Events are trees: nothing of them needs the collector, which would visit each one several times.
+    with bounded.opened(path, max_bytes) as stream, collector.paused():
         source = EventStream(stream, path.name)
         take = events.take
         for batch in source:
@@ -54,18 +53,6 @@ def load(path: Path, *, time_unit: str = "us", max_bytes: int = bounded.MAX_BYTE
     tables = {"kernels": kernels, "copies": picked.copies(), "ranges": ranges}
     tables |= {"range_times": range_times(kernels, ranges), "slices": slices}
     return ingested(path, "chrome-json", tables, notes, tool=_tool(source.beside), gpu=_gpus(source.beside))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Events are trees: nothing of them needs the cycle collector, which would visit each one several times."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _slices(

@@ -9,7 +9,6 @@ Misuse: a virtual time says nothing about any GPU's speed, and is never compared
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from attribution import collector
 from attribution.declare import Flags, FlagValue, Inputs, Kernel, Shape
 from attribution.measure.machine import Measured, Table
 from attribution.schedule import Pipeline, place
@@ -87,18 +87,6 @@ def one_thread() -> AbstractContextManager[Any]:
     return threadpool_limits(limits=1)  # type: ignore[no-any-return]
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Python's garbage collector waits: over the tables of earlier runs it took 40 ms inside one task of 1 ms."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: Mapping[str, int]) -> Measured:
     """Execute one variant once.  The caller holds `one_thread()` and checks the output."""
     assert kernel.host is not None
@@ -106,7 +94,8 @@ def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: M
     role = flags.get("DELAY_ROLE", "none")
     if role != "none":
         clock.delays_ns[str(role)] = int(flags["DELAY_CYCLES"]) * NS_PER_CYCLE
-    with no_collection():
+    # Over the tables of earlier runs a collection took 40 ms inside one task of 1 ms.
+    with collector.paused():
         run: HostRun = kernel.host(inputs, shape, flags, knobs, clock)
     placements = {s.name: _place(s, clock, knobs, flags) for s in run.stages}
     tables: dict[str, Table] = {"times": _times(placements), "counters": _counters(run, clock, placements)}
