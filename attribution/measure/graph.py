@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from attribution.errors import MeasureError
-from attribution.measure.stamp import on_stream
 
 
 class Graph:
@@ -39,9 +38,10 @@ class Graph:
 
     def replay(self) -> None:
         """Enqueue it on torch's current stream."""
+        import torch
         from cuda.bindings import driver
 
-        _checked(driver.cuGraphLaunch(self._instances[0], driver.CUstream(on_stream().handle)))
+        _checked(driver.cuGraphLaunch(self._instances[0], driver.CUstream(torch.cuda.current_stream().cuda_stream)))
 
 
 def _checked(result: Any) -> Any:

@@ -8,6 +8,7 @@ Misuse: a stamp is outside the events that time a sample; never between them.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from attribution.measure import clocks
@@ -124,15 +125,15 @@ class Stamps:
 
 
 def on_stream() -> Any:
-    """torch's current stream in the form that cuda.core's launch takes."""
+    """torch's current stream as cuda.core's `Stream`."""
     import torch
 
-    return _Current(torch.cuda.current_stream())
+    return _stream(torch.cuda.current_stream().cuda_stream)
 
 
-class _Current:
-    def __init__(self, stream: Any) -> None:
-        self.handle = stream.cuda_stream
+@functools.cache
+def _stream(handle: int) -> Any:
+    """One for each handle: torch never destroys its streams, and making another for every launch takes microseconds."""
+    from cuda.core import Stream
 
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
+    return Stream.from_handle(handle)

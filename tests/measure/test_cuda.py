@@ -15,7 +15,7 @@ from attribution.declare import Kernel
 from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
 from attribution.launch import TRACE, Launch, Operator
-from attribution.measure import cuda, facts, probe, start
+from attribution.measure import cuda, facts, probe, stamp, start
 from attribution.measure.context import guarded
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import MachineLost
@@ -114,6 +114,19 @@ def test_an_argument_without_a_width_is_refused() -> None:
     assert _argument(LAUNCH, 0, TRACE, 4096) == 4096
     assert _argument(LAUNCH, 0, np.int32(7), 0) == np.int32(7)
     assert _argument(LAUNCH, 0, SimpleNamespace(data_ptr=lambda: 64), 0) == 64
+
+
+def test_a_launch_is_given_a_stream_of_cuda_core_and_no_foreign_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign one is deprecated, and converted again at every launch."""
+    core = pytest.importorskip("cuda.core")
+    at = SimpleNamespace(cuda_stream=4096)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda: at)))
+    first = stamp.on_stream()
+    assert isinstance(first, core.Stream)
+    assert int(first.handle) == 4096
+    assert stamp.on_stream() is first
+    at.cuda_stream = 8192
+    assert int(stamp.on_stream().handle) == 8192
 
 
 def test_a_gpu_module_without_its_functions_is_a_sentence(hello: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
