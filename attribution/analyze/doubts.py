@@ -16,8 +16,21 @@ import pandas as pd
 from attribution.analyze import work
 from attribution.analyze.modes import two_modes
 
-BLOCKING = ("clock-limited",)
-"""Sample flags that leave a contrast at best undecided; others are reported."""
+BLOCKING: Mapping[str, float] = {"clock-limited": 0.0, "host-bound": 0.1}
+"""Flags that leave an arm's times at best undecided where more than this share of its samples has them; else they are reported.
+
+A run's time is the median of its samples: a tenth of them, all too long, moves it by a tenth of their spread.
+"""
+
+
+def flagged(samples: pd.Series) -> Counter[str]:
+    """Flag -> samples that have it, from the column `flags` of `times`."""
+    return Counter(mark for text in samples.tolist() for mark in text.split(",") if mark)
+
+
+def blocking(samples: pd.Series) -> dict[str, int]:
+    """Of the flags of one arm's samples those that allow no verdict, with their number."""
+    return {mark: n for mark, n in flagged(samples).most_common() if n > BLOCKING.get(mark, 1.0) * len(samples)}
 
 
 def void_reasons(
@@ -76,11 +89,11 @@ def doubts(
         if lost := {run: status for run, status in mine.items() if status != "ok"}:
             reason = _first_reason(here, lost) or "no reason kept"
             blocked.append(f"{len(lost)} of {len(mine)} runs of {name} failed, first: {reason}")
-        marks = Counter(mark for text in samples["flags"].tolist() for mark in text.split(",") if mark)
-        for mark, count in marks.most_common():
+        block = blocking(samples["flags"])
+        for mark, count in flagged(samples["flags"]).most_common():
             flags.add(mark)
             text = f"{mark}: {count} of {len(samples)} samples of {name}"
-            (blocked if mark in BLOCKING else notes).append(text)
+            (blocked if mark in block else notes).append(text)
         if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():
             flags.add("clock-unknown")
         if found := two_modes(samples["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):

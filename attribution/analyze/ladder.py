@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attribution.analyze import stats, work
-from attribution.analyze.doubts import BLOCKING
+from attribution.analyze.doubts import blocking
 from attribution.analyze.pairing import only, scoped
 from attribution.errors import DataError, InputError
 
@@ -202,12 +202,11 @@ def judge(
     if void:
         return "void", "; ".join(void)
     doubts = [str(c) for c in checks if c.equal is None]
-    doubts += [
-        text for arm in dict.fromkeys((lower, upper)) for text in work.unchecked_output(tables["checks"], runs, arm)
-    ]
-    mine = tables["times"][tables["times"]["run"].isin(runs["run"])]
-    marks = mine["flags"].astype(str).str.split(",").explode()
-    doubts += [f"{mark}: {int((marks == mark).sum())} samples" for mark in BLOCKING if (marks == mark).any()]
+    timed = scoped(tables["times"][tables["times"]["stage"] == found.stage], found.scope)
+    for arm in dict.fromkeys((lower, upper)):
+        doubts += work.unchecked_output(tables["checks"], runs, arm)
+        mine = timed[timed["run"].isin(runs.loc[runs["arm"] == arm, "run"])]
+        doubts += [f"{mark}: {n} of {len(mine)} samples of {arm}" for mark, n in blocking(mine["flags"]).items()]
     if lower != upper and not shared:
         doubts.append(f"no equal work was declared for {lower}")
     if math.isnan(bounds[0]):

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze import stats
+from attribution.analyze.doubts import blocking
 from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
 from attribution.analyze.pairing import scoped
 from attribution.errors import DataError, InputError
@@ -70,6 +71,7 @@ def operator_account(
     values["gaps"] = whole - sum(values.values())
     values["operator"] = whole
     label = timed["scope_label"].iloc[0]
+    doubt = "; ".join(f"{mark}: {n} of {len(timed)} samples" for mark, n in blocking(timed["flags"]).items())
     rows = []
     for item, ns in values.items():
         found = stats.intervals(ns, resolution=tick_ns * (len(order) + 1 if item == "gaps" else 1))
@@ -78,6 +80,8 @@ def operator_account(
         verdict, reason = "measured", ""
         if item == "gaps":
             verdict, reason = _gaps(ns, low, high, tick_ns * (len(order) + 1))
+        if doubt and verdict == "measured":
+            verdict, reason = "undecided", doubt
         rows.append((item, float(ns.mean()), low, high, share, verdict, reason, label))
     return pd.DataFrame(rows, columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze.contrast import estimate
-from attribution.analyze.doubts import BLOCKING
+from attribution.analyze.doubts import blocking
 from attribution.analyze.pairing import scoped
 from attribution.analyze.verdict import decide
 from attribution.errors import DataError
@@ -56,20 +56,19 @@ def cells(
         there = times.loc[times["stage"] == STAGE, "scope"].astype(str).unique()
         raise DataError(f"no time of a whole selection in scope {scope}; there are: {', '.join(there) or 'none'}")
     per_run = timed.groupby("run")["time_ns"].median()
-    marks = timed["flags"].astype(str).str.split(",")
-    blocked = set(timed.loc[[bool({*m} & {*BLOCKING}) for m in marks], "run"])
     wrong = checks[~checks["passed"]].drop_duplicates("run").set_index("run")["check"].astype(str)
     rows = []
     for key, here in placed.groupby(POINT, sort=False):
         base = str(here["question"].iloc[0])
         reasons = {arm: _unusable(mine, wrong) for arm, mine in here.groupby("arm", sort=False)}
         good = here[(here["status"] == "ok") & here["run"].isin(per_run.index)]
+        doubts = {a: blocking(timed.loc[timed["run"].isin(mine["run"]), "flags"]) for a, mine in good.groupby("arm")}
         ns = good.assign(ns=per_run.reindex(good["run"]).to_numpy()).pivot_table("ns", "round", "arm", "last")
         null = _pairs(ns, base, NULL) if {base, NULL} <= {*ns} else None
         order = [arm for arm in here.sort_values("run")["arm"].unique() if arm not in (NULL, base)]
         for first, second in itertools.combinations([base, *sorted(order)], 2):
             why = reasons.get(first, "") or reasons.get(second, "")
-            doubt = bool(blocked & set(good.loc[good["arm"].isin([first, second]), "run"]))
+            doubt = ", ".join(sorted({*doubts.get(first, ()), *doubts.get(second, ())}))
             found = _cell(_pairs(ns, first, second), null, tick_ns, why, doubt)
             rows.append(dict(zip(POINT, key, strict=True)) | {"first": first, "second": second} | found)
     return pd.DataFrame(rows)
@@ -92,7 +91,7 @@ def _pairs(ns: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
     return ns[[first, second]].dropna().rename(columns={first: "base_ns", second: "arm_ns"})
 
 
-def _cell(pairs: pd.DataFrame, null: pd.DataFrame | None, tick_ns: float, why: str, doubt: bool) -> dict[str, Any]:
+def _cell(pairs: pd.DataFrame, null: pd.DataFrame | None, tick_ns: float, why: str, doubt: str) -> dict[str, Any]:
     if why or pairs.empty:
         nothing = dict.fromkeys(["first_ns", "second_ns", "ratio", "ratio_low", "ratio_high"], math.nan)
         return {"pairs": 0, **nothing, "verdict": "void", "reason": why or "no round has both"}
@@ -100,7 +99,7 @@ def _cell(pairs: pd.DataFrame, null: pd.DataFrame | None, tick_ns: float, why: s
     center, low, high = found["log"]
     verdict, reason = decide(center, low, high, found["null_floor"])
     if doubt:
-        verdict, reason = "undecided", f"clock-limited samples; {reason}"
+        verdict, reason = "undecided", f"{doubt} samples; {reason}"
     return {
         "pairs": found["pairs"], "first_ns": found["base_ns"], "second_ns": found["arm_ns"], "ratio": found["time_ratio"],
         "ratio_low": found["time_ratio_low"], "ratio_high": found["time_ratio_high"], "verdict": verdict, "reason": reason,

@@ -48,12 +48,16 @@ def counters(ceilings: Sequence[Ceiling], stamps: Stamps) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     for one in ceilings:
         try:
-            times_ns = timing.call_times_ns(one.function, stamps, SAMPLES)
+            samples = timing.call_samples(one.function, stamps, SAMPLES)
         except Exception as error:  # torch's errors have many types; none of them may cost the kernel its times
             words = str(error).strip().splitlines() or [""]
             rows.append(row(one, "", math.nan, f"{type(error).__name__}: {words[0][:200]}"))
             continue
-        rows += [row(one, str(i), one.work / ns * 1e9, "events") for i, ns in enumerate(times_ns)]
+        for i, sample in enumerate(samples):
+            known = (
+                (math.nan, timing.HOST_BOUND) if sample.host_bound else (one.work / sample.spans_ns[0] * 1e9, "events")
+            )
+            rows.append(row(one, str(i), *known))
     return rows
 
 

@@ -147,7 +147,7 @@ class CudaMachine:
                         one.graph(stage)
             self._prepared[key] = mine
             self._static[key] = facts.static(mine[0], arm)
-            self._took_ns[key] = timing.call_times_ns(mine[0].run, self.stamps, 1)[0]
+            self._took_ns[key] = timing.call_samples(mine[0].run, self.stamps, 1)[0].spans_ns[0]
         return self._prepared[key]
 
     def _graph_stages(self, prepared: Prepared) -> tuple[str, ...]:
@@ -243,9 +243,9 @@ class CudaMachine:
         moved = least(case.inputs, self.plan.shape, arm.flags)
         if self.options.cache != "cold":
             moved -= self._facts["l2_bytes"]  # as much may have been there already
-        for scope, stage, _, time_ns, _ in rows:
-            if stage == "operator" and scope in ("event", "graph"):
-                cold.check_rate(max(moved, 0), time_ns, self._facts["peak_memory_bytes_per_s"])
+        for row in rows:
+            if row.stage == "operator":
+                cold.check_rate(max(moved, 0), row.time_ns, self._facts["peak_memory_bytes_per_s"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attribution.errors import DataError
-from attribution.measure.timing import Row
 
 RULE = "launched_by_thread"
 TRACE = "cupti-trace.json"
@@ -24,8 +23,8 @@ def range_name(sample: int, step: int) -> str:
     return f"attr sample={sample} step={step}"
 
 
-def rows(trace: Path, samples: int, steps: Sequence[tuple[str, bool]]) -> list[Row]:
-    """Time of every stage and of the operator in each sample: the union of its kernels' intervals, ns.
+def rows(trace: Path, samples: int, steps: Sequence[tuple[str, bool]]) -> list[tuple[str, str, int, float, float]]:
+    """(scope, stage, sample, time_ns, clock_mhz) of every stage and of the operator: the union of their kernels' intervals.
 
     `steps`: (stage, whether it is exactly one launch).  Raises DataError for a launch that is missing or was not ours.
     """
@@ -40,7 +39,7 @@ def rows(trace: Path, samples: int, steps: Sequence[tuple[str, bool]]) -> list[R
     owned = owners(kernels, mine, RULE)
     place = mine.set_index("range")["range_name"].astype(str)
     found = kernels.assign(step=owned["range"].map(place).to_numpy())
-    out: list[Row] = []
+    out = []
     for sample in range(samples):
         parts: dict[str, list[int]] = {}
         for number, (stage, single) in enumerate(steps):

@@ -5,7 +5,8 @@ Out: for each arm rows of the table `times`.
 Two arms are compared by what they take at nearly the same moment and in the same state: in each scope and stage they take
 turns, each turn is short, and the card rests after it.  (Seen: 50 ms of matrix work after a rest an H200 at its power limit
 goes from 1785 to 1605 MHz; without rests equal arms differed by 3 to 7 % from round to round.)  The stream is held before a
-turn while the host enqueues all of it, so that no sample waits for Python.  Stamps lie outside the events of a sample.
+turn while the host enqueues all of it, so that no sample waits for Python; one that the card reached before the host had
+enqueued all of it is flagged `host-bound`.  Stamps lie outside the events of a sample.
 Misuse: a stage's time in scope event has events around it that the operator's time has not: they are other samples.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from attribution.measure import clocks
 from attribution.measure.prepared import Prepared
@@ -29,12 +30,32 @@ WARM_UPS, WARM_UP_NS = 3, 5e6
 An idle card's first executions are slower (seen: by 5 % at 10 us).
 """
 
-Row = tuple[str, str, int, float, float]
-"""scope, stage, sample, time_ns, clock_mhz."""
+HOST_BOUND = "host-bound"
+"""Flag of a sample that the card reached before the host had enqueued all of it: its time may be the host's."""
+
 Began = Callable[[int], None]
 """began(i): arm i is next."""
 One = Callable[[int, Callable[[], None]], None]
 """one(i, record) enqueues execution i, and record() at each of its events."""
+
+
+class Sample(NamedTuple):
+    """One sample of a turn: spans between neighbouring events, ns; its SM clock, MHz; whether it may have waited for the host."""
+
+    spans_ns: list[float]
+    clock_mhz: float
+    host_bound: bool
+
+
+class Row(NamedTuple):
+    """One sample of a stage, on its way to the table `times`."""
+
+    scope: str
+    stage: str
+    sample: int
+    time_ns: float
+    clock_mhz: float
+    host_bound: bool
 
 
 @dataclass(frozen=True)
@@ -71,13 +92,13 @@ def event_samples(arms: Sequence[Sequence[Prepared]], stamps: Stamps, timed: Tim
         _eager(copies, [b[1] for b in bound] if stages else [0]) for copies, bound in zip(arms, bounds, strict=True)
     ]
     out = []
-    for (spans, mhz), bound in zip(run_pass(stamps, turns, timed), bounds, strict=True):
+    for samples, bound in zip(run_pass(stamps, turns, timed), bounds, strict=True):
         rows: list[Row] = []
-        for i, span in enumerate(spans):
+        for i, sample in enumerate(samples):
             total: dict[str, float] = {}
-            for stage, ns in zip([b[0] for b in bound] if stages else ["operator"], span, strict=True):
+            for stage, ns in zip([b[0] for b in bound] if stages else ["operator"], sample.spans_ns, strict=True):
                 total[stage] = total.get(stage, 0.0) + ns
-            rows += [("event", stage, i, ns, mhz[i]) for stage, ns in total.items()]
+            rows += [Row("event", stage, i, ns, sample.clock_mhz, sample.host_bound) for stage, ns in total.items()]
         out.append(rows)
     return out
 
@@ -97,8 +118,8 @@ def graph_samples(
     turns = [_replayed(copies, stage) for copies, stage in zip(arms, stages, strict=True)]
     found = run_pass(stamps, turns, timed)
     return [
-        [("graph", stage, i, span[0], mhz[i]) for i, span in enumerate(spans)]
-        for (spans, mhz), stage in zip(found, stages, strict=True)
+        [Row("graph", stage, i, one.spans_ns[0], one.clock_mhz, one.host_bound) for i, one in enumerate(samples)]
+        for samples, stage in zip(found, stages, strict=True)
     ]
 
 
@@ -113,34 +134,34 @@ def _replayed(copies: Sequence[Prepared], stage: str) -> Turn:
     return Turn(one, 2, 4, len(copies))
 
 
-def call_times_ns(function: Callable[[], Any], stamps: Stamps, samples: int) -> list[float]:
-    """Times of a torch call between events, ns."""
+def call_samples(function: Callable[[], Any], stamps: Stamps, samples: int) -> list[Sample]:
+    """Samples of a torch call between events, one span each."""
 
     def one(i: int, record: Callable[[], None]) -> None:
         record()
         function()
         record()
 
-    ((spans, _),) = run_pass(stamps, [Turn(one, 2, 4)], Timed(samples))
-    return [span[0] for span in spans]
+    return run_pass(stamps, [Turn(one, 2, 4)], Timed(samples))[0]
 
 
-def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[tuple[list[list[float]], list[float]]]:
-    """For each turn the spans between neighbouring events of its samples, ns, and each sample's SM clock, MHz."""
+def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[list[Sample]]:
+    """The samples of each turn, with a rest behind each."""
     out = []
     for place, turn in enumerate(turns):
         timed.began(place)
         warm = turn.warm_ups(timed.longest_ns)
-        spans, mhz = _run_turn(stamps, turn, timed.samples, warm)
-        out.append((spans, mhz))
-        work_ns = sum(map(sum, spans)) * (1 + warm / timed.samples)
+        samples = _run_turn(stamps, turn, timed.samples, warm)
+        out.append(samples)
+        work_ns = sum(sum(sample.spans_ns) for sample in samples) * (1 + warm / timed.samples)
         time.sleep(timed.rest * work_ns * 1e-9)
     return out
 
 
-def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> tuple[list[list[float]], list[float]]:
+def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> list[Sample]:
     import torch
 
+    late = []
     made = [[torch.cuda.Event(enable_timing=True) for _ in range(turn.events)] for _ in range(samples)]
     stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (turn.calls + 1) * ENQUEUE_NS))
     for i in range(warm):
@@ -149,15 +170,21 @@ def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> tuple[list
     for i, events in enumerate(made):
         left = iter(events)
         turn.one(warm + i, lambda left=left: next(left).record())  # type: ignore[misc]
+        late.append(events[0].query())  # has the card come by already?
         stamps.put()
     torch.cuda.synchronize()
     read = stamps.read()
     mhz = [clocks.sm_clock_mhz(read[i], read[i + 1]) for i in range(samples)]
-    return [[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in made], mhz
+    spans = [[a.elapsed_time(b) * 1e6 for a, b in zip(m, m[1:], strict=False)] for m in made]
+    return [Sample(*one) for one in zip(spans, mhz, late, strict=True)]
 
 
 def times_rows(rows: Sequence[Row], cache: str, reading: clocks.Reading) -> list[dict[str, Any]]:
     """Rows of the table `times` without `run`, each with its flags."""
-    columns = ("scope", "stage", "sample", "time_ns", "clock_mhz")
-    rest = {"cache": cache, "clock": "as-found"}
-    return [{**dict(zip(columns, r, strict=True)), **rest, "flags": clocks.flags(r[4], reading)} for r in rows]
+    out = []
+    for row in rows:
+        values = row._asdict()
+        marks = [HOST_BOUND] if values.pop("host_bound") else []
+        marks += filter(None, [clocks.flags(row.clock_mhz, reading)])
+        out.append({**values, "cache": cache, "clock": "as-found", "flags": ",".join(marks)})
+    return out

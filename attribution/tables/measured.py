@@ -40,7 +40,11 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         sample=("int32", "sample within the run, from 0"),
         time_ns=("float64", "duration, ns"),
         clock_mhz=("float64", "SM clock during the sample, MHz"),
-        flags=("category", "comma-separated: clock-limited, shared-gpu, ...; '' for none"),
+        flags=(
+            "category",
+            "comma-separated: clock-limited, shared-gpu, host-bound (the card reached the sample before the host had enqueued all "
+            "of it), ...; '' for none",
+        ),
     ),
     "counters": table(
         run=("int32", "run"),

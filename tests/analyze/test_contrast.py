@@ -289,6 +289,23 @@ def test_throttled_samples_are_flagged_rows_and_no_verdict() -> None:
     assert judged({**tables, "times": unknown}).flags == ("clock-unknown",)
 
 
+def test_samples_that_waited_for_the_host_are_named_and_many_allow_no_verdict() -> None:
+    """Planted: every second sample of the arm is the host's; of one in twenty it is only said."""
+    tables = measured()
+    mine = tables["times"]["run"].isin(tables["runs"].loc[tables["runs"]["arm"] == "math_only", "run"])
+    for every, blocked in ((2, True), (20, False)):
+        flags = ["host-bound" if own and i // 3 % every == 0 else "" for i, own in enumerate(mine)]
+        marked = sum(map(bool, flags))
+        found = judged({**tables, "times": tables["times"].assign(scope="event", flags=flags)})
+        assert found.blocked == blocked
+        assert found.verdict == ("undecided" if blocked else "faster")
+        assert found.flags == ("host-bound",)
+        assert (
+            f"{'at best undecided: ' * blocked}host-bound: {marked} of {mine.sum()} samples of math_only"
+            in found.reasons
+        )
+
+
 def test_two_modes_are_reported_and_no_verdict() -> None:
     """Case 8 inside a contrast."""
     tables = measured({"full": 1.0, "math_only": 0.8, "null": 1.0}, rounds=24)

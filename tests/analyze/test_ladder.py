@@ -74,6 +74,19 @@ def test_wrong_output_and_limited_clocks() -> None:
     assert set(ladder.ladder(tables, VARIANTS, "full")["verdict"]) == {"undecided"}
 
 
+def test_a_rung_that_waited_for_the_host_decides_nothing_and_another_scope_is_not_blamed() -> None:
+    tables = planted_gpu.full_ladder()
+    mine = tables["times"]["run"].isin(tables["runs"].loc[tables["runs"]["arm"] == "score_only", "run"])
+    late = tables["times"].assign(flags=["host-bound" if own else "" for own in mine])
+    found = ladder.ladder({**tables, "times": late}, VARIANTS, "full").set_index("rung")
+    assert {r for r in found.index if "host-bound" in found.loc[r, "reason"]} == {"score_only", "filter_only"}
+    assert set(found.loc[["score_only", "filter_only"], "verdict"]) == {"undecided"}
+    both = pd.concat([tables["times"], late.assign(scope="event")], ignore_index=True)
+    scope = str(tables["times"]["scope"].iloc[0])
+    found = ladder.ladder({**tables, "times": both}, VARIANTS, "full", scope=scope)
+    assert not found["reason"].str.contains("host-bound").any()
+
+
 def test_two_scopes_are_refused() -> None:
     tables = planted_gpu.full_ladder()
     tables["times"] = pd.concat([tables["times"], tables["times"].assign(scope="event")], ignore_index=True)

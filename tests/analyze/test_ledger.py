@@ -42,6 +42,14 @@ def test_stages_that_exceed_the_operator_are_not_one_timeline() -> None:
     assert "not timed on one timeline" in found.loc["gaps", "reason"]
 
 
+def test_gaps_that_may_be_waits_for_the_host_are_no_term() -> None:
+    tables = planted_gpu.full_ladder(stages=STAGES)
+    tables["times"]["flags"] = "host-bound"
+    found = ledger.operator_account(tables, "full").set_index("item")
+    assert set(found["verdict"]) == {"undecided"}
+    assert found["reason"].str.startswith("host-bound: ").all()
+
+
 def test_stages_of_another_scope_are_not_added() -> None:
     tables = planted_gpu.full_ladder(stages=STAGES)
     whole = tables["times"]["stage"] == "operator"

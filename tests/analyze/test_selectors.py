@@ -137,10 +137,12 @@ def test_one_wrong_run_is_enough(tables: dict[str, pd.DataFrame]) -> None:
     assert set(mine.loc[(mine["second"] == "steep") | (mine["first"] == "steep"), "verdict"]) == {"void"}
 
 
-def test_clock_limited_samples_decide_nothing(tables: dict[str, pd.DataFrame]) -> None:
-    times = tables["times"].assign(flags="clock-limited")
+@pytest.mark.parametrize("flag", ["clock-limited", "host-bound"])
+def test_samples_of_the_clock_or_the_host_decide_nothing(tables: dict[str, pd.DataFrame], flag: str) -> None:
+    times = tables["times"].assign(flags=flag)
     found = selectors.cells(tables["runs"], times, tables["checks"], SCOPE, 1.0)
     assert set(found["verdict"]) == {"undecided"}
+    assert found["reason"].str.startswith(f"{flag} samples; ").all()
     assert set(selectors.crossovers(found)["words"]) == {"undecided at every width"}
 
 

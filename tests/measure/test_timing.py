@@ -7,24 +7,31 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attribution.errors import MeasureError
-from attribution.measure import graph, timing
+from attribution.measure import clocks, graph, timing
 from attribution.measure.stamp import FIELDS
 from attribution.measure.timing import Timed, Turn
+from attribution.tables import conform
 
 RUN_MS = 2.0
 
 
 class Card:
-    """A stream that executes what is enqueued in order: 2 ms an execution, nothing else takes time."""
+    """A stream that executes what is enqueued in order: 2 ms an execution, nothing else takes time on it.
+
+    On the host an execution takes `enqueue_ms`; the card stands still until it is released or the hold is over.
+    """
 
     def __init__(self) -> None:
         self.now_ms, self.log, self.stamps = 0.0, list[str](), list[Any]()
+        self.host_ms = self.enqueue_ms = 0.0
 
     def hold(self, ns: int) -> None:
         self.log.append("hold")
+        self.now_ms = self.host_ms + 1e-6 * ns
 
     def put(self) -> None:
         stamp = np.zeros(1, np.dtype(FIELDS))
@@ -39,7 +46,8 @@ class Card:
         def one(i: int, record: Any) -> None:
             record()
             self.log.append(f"{name}{i}")
-            self.now_ms += RUN_MS
+            self.host_ms += self.enqueue_ms
+            self.now_ms = max(self.now_ms, self.host_ms) + RUN_MS
             record()
 
         return Turn(one, 2, 4, **changes)
@@ -55,6 +63,9 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
         def record(self) -> None:
             self.at = made.now_ms
+
+        def query(self) -> bool:
+            return self.at <= made.host_ms
 
         def elapsed_time(self, other: Any) -> float:
             return float(other.at - self.at)
@@ -73,9 +84,27 @@ def test_arms_take_turns_and_the_card_rests_as_long_as_it_worked(card: Card) -> 
     one = ["hold", "{0}0", "{0}1", "{0}2", "{0}3", "sync", "rest 8 ms"]  # two warm-ups fit into 5 ms
     assert card.log == [x.format("a") for x in one] + [x.format("b") for x in one]
     assert began == [0, 1]
-    for spans, mhz in found:
-        assert spans == [[2e6], [2e6]]
-        assert mhz == pytest.approx([1500.0, 1500.0])
+    for samples in found:
+        assert [span for sample in samples for span in sample.spans_ns] == pytest.approx([2e6, 2e6])
+        assert [sample.clock_mhz for sample in samples] == pytest.approx([1500.0, 1500.0])
+        assert not any(sample.host_bound for sample in samples)
+
+
+def test_a_sample_that_the_card_reached_before_it_was_enqueued_is_flagged_and_kept(card: Card) -> None:
+    """Planted: an execution takes the host 5 ms and the card 2, so the hold ends early and the card waits for the host."""
+    card.enqueue_ms = 5.0
+    (samples,) = timing.run_pass(card, [card.turn("a")], Timed(3))  # type: ignore[arg-type]
+    assert [sample.host_bound for sample in samples] == [True] * 3
+    assert [sample.spans_ns[0] for sample in samples] == pytest.approx([5e6] * 3)  # what was timed is the host
+    rows = [timing.Row("event", "operator", i, s.spans_ns[0], s.clock_mhz, s.host_bound) for i, s in enumerate(samples)]
+    flags = [
+        row["flags"] for row in timing.times_rows(rows, "warm", clocks.Reading(1500.0, 1500.0, reasons=("power-cap",)))
+    ]
+    assert flags == ["host-bound,power-cap"] * 3
+    card.enqueue_ms = 0.01  # the host is ahead
+    (samples,) = timing.run_pass(card, [card.turn("a")], Timed(3))  # type: ignore[arg-type]
+    assert not any(sample.host_bound for sample in samples)
+    conform("times", pd.DataFrame(timing.times_rows(rows[:1], "warm", clocks.Reading())).assign(run=0))
 
 
 @pytest.mark.parametrize(
