@@ -1,4 +1,4 @@
-"""Whether the tables runs and times of a measured recording can be true: names that were planned, times that can be.
+"""Whether the tables of a measured recording can be true: names that were planned, times that can be, nothing twice.
 
 In: the frames and the manifest, which was checked before.  Out: nothing, or a DataError naming the row.
 Misuse: a run that failed or was skipped has no times, and that is no fault.
@@ -22,6 +22,15 @@ TRACED = "+trace"
 """Ends the name of an arm whose build was traced; the plan has the arm without it."""
 
 STATUSES = ("ok", "failed", "skipped")
+
+PLACE = ["question", "arm", "shape", "distribution", "round"]
+"""Where a run belongs; that of an arm under a profiler has the place of the timed one, and other scopes."""
+ONCE: Mapping[str, list[str]] = {
+    "counters": ["run", "scope", "stage", "kernel_name", "launch", "metric", "instance", "pass_group", "source"],
+    "capacity": ["run", "limit"],
+    "lanes": ["run", "cta", "role"],
+}
+"""Table -> columns that no two of its rows may agree in: what stands there twice would count twice."""
 
 
 def check_runs(runs: pd.DataFrame, manifest: Mapping[str, Any]) -> None:
@@ -78,7 +87,7 @@ def first_axis(shape: str, here: str) -> int:
 
 
 def check_times(times: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """Every time is finite, above 0, and of a run that there is.  Raises DataError."""
+    """Every time is finite, above 0, of a run that there is, and there once.  Raises DataError."""
     ns = times["time_ns"]
     bad = times[~((ns >= LEAST_NS) & (ns <= MOST_NS))]
     if len(bad):
@@ -91,4 +100,16 @@ def check_times(times: pd.DataFrame, runs: pd.DataFrame) -> None:
     if len(lost):
         raise DataError(
             f"table times: {len(lost)} rows are of no run in table runs, the first of run {lost['run'].iloc[0]}"
+        )
+    placed = times.merge(runs[["run", *PLACE]], on="run")
+    check_once("times", placed, [*PLACE, "scope", "cache", "clock", "stage", "sample"])
+
+
+def check_once(name: str, frame: pd.DataFrame, key: list[str]) -> None:
+    """No two rows of table `name` agree in all of `key`.  Raises DataError naming what is there twice."""
+    twice = frame[frame.duplicated(key)]
+    if len(twice):
+        first = ", ".join(f"{column} {twice[column].iloc[0]}" for column in key)
+        raise DataError(
+            f"table {name}: {first} is there twice ({len(twice)} such rows), and would count twice: measure again"
         )

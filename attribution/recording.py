@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribution.errors import DataError, InputError
 from attribution.manifest import check_manifest
-from attribution.measured import check_runs, check_times
+from attribution.measured import ONCE, check_once, check_runs, check_times
 from attribution.stored import published, read_parquet, unchanged, write_parquet
 from attribution.tables import TABLES, conform
 
@@ -67,8 +68,8 @@ class Recording:
     def table(self, name: str) -> pd.DataFrame:
         """The table `name`, after its hash was checked; an empty one where the recording has none.  Raises DataError.
 
-        Runs and times of a measured recording must be such as can have been measured.  A small table is kept: what a
-        caller does to its frame does not reach the next one's.
+        What was measured must be such as can have been, and be there once.  A small table is kept: what a caller does to its
+        frame does not reach the next one's.
         """
         if name not in self._read:
             frame = self._checked(name)
@@ -84,6 +85,8 @@ class Recording:
                 check_runs(frame, self.manifest)
             elif name == "times" and len(frame):
                 check_times(frame, self.table("runs"))
+            elif name in ONCE:
+                check_once(name, frame, ONCE[name])
         return frame
 
     def _stored(self, name: str) -> pd.DataFrame:
@@ -107,11 +110,12 @@ class Recording:
 _opened: dict[Path, tuple[object, Recording]] = {}
 
 
-def open_recording(path: Path) -> Recording:
+def open_recording(path: Path | str) -> Recording:
     """Open `path`; the same object as before while its files are those of before.
 
     Raises InputError when there is none, DataError when its manifest is damaged or from a later version.
     """
+    path = Path(path)
     if path in _opened and _opened[path][0] == contents(path):
         return _opened[path][1]
     recording = _open(path)
@@ -206,6 +210,13 @@ def check_alike(first: Recording, second: Recording) -> None:
                 f"{first.path.name} and {second.path.name} are unlike: {name} is {shown[0]} and {shown[1]}; "
                 "compare runs of one machine, protocol and source only"
             )
+
+
+def each_once(recordings: Sequence[Recording]) -> None:
+    """Raises InputError for a recording that is there twice, under whatever name: what it says would count twice."""
+    for one, other in itertools.combinations(recordings, 2):
+        if one.manifest == other.manifest:
+            raise InputError(f"{other.path} is {one.path} again: its rounds would count twice; leave one of them out")
 
 
 def merge(recordings: Sequence[Recording], path: Path) -> Recording:

@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from attribution.build import target
+from attribution.cli.output import progress_bar
 from attribution.declare import FlagValue, Kernel
 from attribution.errors import InputError
 from attribution.load import kernel_names, load_kernel, shipped_root
@@ -90,14 +91,21 @@ def main() -> int:
     kernels = [load_kernel(shipped_root(), n) for n in kernel_names(shipped_root())]
     todo = [(k.name, pair) for k in kernels if k.source for pair in pairs(k)]
     counted: dict[str, int] = {}
+    wrong = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for (name, pair), said in zip(todo, pool.map(judged, *zip(*todo, strict=True), chunksize=4), strict=True):
-            known = said if said in ("compiles", "refused") else "wrong"
-            counted[known] = counted.get(known, 0) + 1
-            if known == "wrong":
-                print(f"{name} {described(pair)}:\n{said[:600]}", flush=True)
+        # Before the bar, whose thread no process should be forked beside.
+        found = pool.map(judged, *zip(*todo, strict=True), chunksize=4)
+        with progress_bar(quiet=False) as progress:
+            for done, ((name, pair), said) in enumerate(zip(todo, found, strict=True), 1):
+                known = said if said in ("compiles", "refused") else "wrong"
+                counted[known] = counted.get(known, 0) + 1
+                if known == "wrong":
+                    wrong.append(f"{name} {described(pair)}:\n{said[:600]}")
+                progress(done, len(todo), f"{name}, {len(wrong)} wrong")
+    for line in wrong:
+        print(line)
     print(f"{len(todo)} pairs of flag values: " + ", ".join(f"{n} {what}" for what, n in sorted(counted.items())))
-    return int("wrong" in counted)
+    return int(bool(wrong))
 
 
 def described(pair: dict[str, Any]) -> str:

@@ -351,3 +351,36 @@ def test_a_measured_recording_without_runs_is_refused(tmp_path: Path) -> None:
         write_tables(tmp_path / "a", "run", rows(), MACHINE).table("runs")
     with pytest.raises(DataError, match="table runs is empty"):
         write_tables(tmp_path / "b", "run", {"times": timed()}, MACHINE).table("times")
+
+
+def test_a_time_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    good = timed()
+    for name, other in {"rows": timed(time_ns=7.0), "sample": timed(sample=1), "scope": timed(scope="cpu")}.items():
+        both = {"runs": runs(1), "times": pd.concat([good, other])}
+        recorded = write_tables(tmp_path / name, "run", both, MACHINE)
+        if name != "rows":
+            assert len(recorded.table("times")) == 2
+            continue
+        with pytest.raises(
+            DataError, match=r"times: question x, arm x.*round 0.*sample 0 is there twice \(1 such rows\)"
+        ):
+            recorded.table("times")
+
+
+def test_two_runs_of_one_place_with_the_same_sample_are_named(tmp_path: Path) -> None:
+    """Under another number, too, the rounds of a recording would count twice."""
+    both = {"runs": runs(2).assign(round=0), "times": pd.concat([timed(), timed(run=1)])}
+    with pytest.raises(DataError, match="sample 0 is there twice"):
+        write_tables(tmp_path / "a", "run", both, MACHINE).table("times")
+
+
+def test_what_was_counted_is_there_once(tmp_path: Path) -> None:
+    limit = rows()["capacity"]
+    recorded = write_tables(tmp_path / "a", "run", {"capacity": pd.concat([limit, limit])}, MACHINE)
+    with pytest.raises(DataError, match="table capacity: run 0, limit segment is there twice"):
+        recorded.table("capacity")
+
+
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    write_tables(tmp_path / "a", "run", rows(), MACHINE)
+    assert open_recording(str(tmp_path / "a")) is open_recording(tmp_path / "a")

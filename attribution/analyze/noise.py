@@ -8,8 +8,7 @@ Misuse: blocks of one recording share its card and its hour; several recordings 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +58,6 @@ class Blocks:
     def slowed(self, log_ratio: Any) -> Blocks:
         """The same with the arm slower by so much in every round."""
         return Blocks(self.ratios + np.asarray(log_ratio), self.tick)
-
-
-def each_once(recordings: Sequence[Recording]) -> None:
-    """Raises InputError for a recording that is there twice, under whatever name: its blocks would count twice."""
-    for one, other in itertools.combinations(recordings, 2):
-        if one.manifest == other.manifest:
-            raise InputError(f"{other.path} is {one.path} again: its blocks would be counted twice; name it once")
 
 
 def log_ratios(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Scope, open_named
+from attribution.cli.options import Json, Scope, open_each
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.errors import InputError
@@ -35,7 +35,7 @@ def capacity(
     """
     from attribution.claim import scope_sentence
 
-    opened = [open_named(path) for path in paths]
+    opened = open_each(paths)
     found = [_account(recording, scope, stage) for recording in opened]
     names = [recording.path.name for recording in opened]
     parts = {k: [{"recording": n, **r} for n, f in zip(names, found, strict=True) for r in f[k]] for k in found[0]}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Traces, open_named, recordings_in
+from attribution.cli.options import Json, Traces, open_each, recordings_in
 from attribution.cli.output import print_json, print_rows
 from attribution.show.cells import harmless
 from attribution.tables import records
@@ -42,7 +42,7 @@ def claim(
     """
     from attribution.claim import expectations
 
-    recordings = [open_named(p, traces) for p in paths] if paths else recordings_in(traces)
+    recordings = open_each(paths, traces) if paths else recordings_in(traces)
     found = expectations.claims(recordings)
     rows = records(expectations.overturned(found) if overturned else found)
     counts = {word: int((found["claim"] == word).sum()) for word in ("supported", "refuted", "undecided")}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, open_each
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -24,7 +24,8 @@ def compare(
     """
     from attribution.claim import compare_answers
 
-    frame = compare_answers(open_named(first), open_named(second), stage)
+    one, other = open_each([first, second])
+    frame = compare_answers(one, other, stage)
     rows = records(frame)
     if json:
         print_json(rows)

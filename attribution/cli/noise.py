@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, open_each
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -62,8 +62,7 @@ def noise(
     from attribution.analyze import noise as blocks
     from attribution.analyze.carry_over import carry_over
 
-    recordings = [open_named(path) for path in paths]
-    blocks.each_once(recordings)
+    recordings = open_each(paths)
     effects = [carry_over(one).assign(recording=one.path.name) for one in recordings] if order else []
     placed = [row for frame in effects for row in records(frame)]
     found = pd.concat([blocks.noise(one, arm, rounds, planted, equal_clock) for one in recordings], ignore_index=True)

@@ -55,8 +55,23 @@ def open_named(path: Path, traces: Path | None = None) -> Recording:
         patience = threading.Timer(1.0, lambda: print(f"attr: computing what {path} says ...", file=sys.stderr))
         patience.daemon = True
         patience.start()
-    named = traces_folder(traces) / path
-    return open_recording(named if not path.exists() and len(path.parts) == 1 and named.is_dir() else path)
+    here = path.exists() or len(path.parts) != 1
+    folder = path.parent if here else traces_folder(traces)
+    named = folder / path.name
+    try:
+        return open_recording(path if here or not named.is_dir() else named)
+    except InputError as error:
+        known = [manifest.parent.name for manifest in folder.glob("*/manifest.json")]
+        raise InputError(f"{error}{nearest(path.name, known)}") from error
+
+
+def open_each(paths: Sequence[Path], traces: Path | None = None) -> list[Recording]:
+    """As `open_named`, of several recordings, none of them twice.  Raises InputError, DataError."""
+    from attribution.recording import each_once
+
+    recordings = [open_named(path, traces) for path in paths]
+    each_once(recordings)
+    return recordings
 
 
 def open_point(path: Path, point: str | None) -> Recording:
@@ -75,13 +90,14 @@ def traces_folder(traces: Path | None) -> Path:
 
 
 def recordings_in(traces: Path | None) -> list[Recording]:
-    """Every recording of runs in the folder, by name.  Raises InputError, DataError."""
-    from attribution.recording import open_recording
+    """Every recording of runs in the folder, by name, none of them twice.  Raises InputError, DataError."""
+    from attribution.recording import each_once, open_recording
 
     folder = traces_folder(traces)
     found = [open_recording(path.parent) for path in sorted(folder.glob("*/manifest.json"))]
     if not (measured := [r for r in found if r.manifest["kind"] == "run"]):
         raise InputError(f"{folder} holds no measured recording; `attr run` makes one")
+    each_once(measured)
     return measured
 
 

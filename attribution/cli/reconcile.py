@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, open_each
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import DataError, InputError
 
@@ -71,7 +71,7 @@ def _from_recordings(paths: list[Path], rule: str | None, plot: Path | None, jso
     from attribution.analyze.prefill import RULES, adapter_cost, check_together, prefill_account, requests
 
     rule = _rule(rule, RULES)
-    recordings = [open_named(path) for path in paths]
+    recordings = open_each(paths)
     for recording in recordings:
         requests(recording)
     check_together(recordings)

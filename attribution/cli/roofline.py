@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attribution.cli.options import Json, Point, Scope, open_named
+from attribution.cli.options import Json, Point, Scope, open_each
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.errors import InputError
@@ -39,7 +39,7 @@ def roofline(
     from attribution.analyze.versions import versions
     from attribution.claim import scope_sentence
 
-    named = [open_named(path) for path in paths]
+    named = open_each(paths)
     opened = [points.at(one, name) for one in named for name in ([point] if point else points.names(one))]
     if practical_tflops is not None:
         if not 0 < practical_tflops <= MOST_TFLOPS:

@@ -140,7 +140,7 @@ def test_a_recording_that_is_named_twice_is_not_counted_twice(attr: Any, tmp_pat
     shutil.copytree(TRACES / PLANTED, tmp_path / "copy")
     for again in (PLANTED, tmp_path / "copy"):
         done = attr("noise", PLANTED, OTHER_CARD, again)
-        assert (done.code, "its blocks would be counted twice" in done.err) == (2, True), done.err
+        assert (done.code, "its rounds would count twice" in done.err) == (2, True), done.err
 
 
 def test_a_planted_effect_is_scaled_to_a_third_of_what_is_detectable() -> None:

@@ -29,13 +29,13 @@ def recorded(path: Path, copy: float = 4e12, rounds: int = 20) -> Recording:
     tables = planted_gpu.full_ladder(stages={"repair": 2e4, "gaps": 1e4}, rounds=rounds)
     runs = tables["runs"].astype({"arm": str})
     rows = [
-        (int(run), metric, value / 2)
+        (int(run), metric, value / 2, launch)
         for arm, values in COUNTED.items()
         for run in runs.loc[runs["arm"] == arm, "run"].head(2)
         for metric, value in values.items()
-        for _ in range(2)
+        for launch in range(2)
     ]
-    frame = pd.DataFrame(rows, columns=["run", "metric", "value"])
+    frame = pd.DataFrame(rows, columns=["run", "metric", "value", "launch"])
     rate = pd.DataFrame([(0, "copy_byte_per_s", copy)], columns=["run", "metric", "value"])
     parts = [tables["counters"], planted_gpu.counted(frame), planted_gpu.counted(rate, stage="ceiling", scope="event")]
     tables["counters"] = pd.concat([p.astype(object) for p in parts], ignore_index=True)

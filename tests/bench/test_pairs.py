@@ -48,3 +48,20 @@ def test_a_planted_error_is_said() -> None:
     assert "static assertion failed" in pairs.errors("static_assert(1 == 2);")
     assert pairs.errors("static_assert(1 == 1);") == ""
     assert bytearray(b" ")[0] == 32  # a log of one byte was written over Python's only one-byte space
+
+
+def test_progress_is_shown_and_what_is_wrong_stands_behind_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted: a pair that names no flag."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason='needs `pip install "attribution[cuda]"`')
+    monkeypatch.setattr(pairs, "kernel_names", lambda root: ["hello"])
+    assert pairs.main() == 0
+    seen = capsys.readouterr()
+    assert "2/2" in seen.err
+    assert seen.out == "2 pairs of flag values: 2 compiles\n"
+    monkeypatch.setattr(pairs, "pairs", lambda kernel: [{}, {"NOT_A_FLAG": 1}])
+    assert pairs.main() == 1
+    seen = capsys.readouterr()
+    assert "hello, 1 wrong" in seen.err
+    assert seen.out.startswith("hello NOT_A_FLAG = 1:\nrefused without a reason: ")

@@ -27,7 +27,7 @@ LOST = {"full": 0, "null": 0, "split": 3}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Recordings `layouts`, whose split layout loses three rows a run, and `silent`, which counted none."""
+    """Recordings `layouts` and `again`, whose split layout loses three rows a run, and `silent`, which counted none."""
     out = tmp_path_factory.mktemp("limits")
     tables = planted_gpu.measured(
         {"full": {"full": 1e6, "null": 1e6, "split": 1.1e6}}, flags=FLAGS, stages={"repair": 2e4, "gaps": 1e3}
@@ -42,6 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planted_gpu.recording(out / "silent", tables, variants)
     counted = conform("capacity", pd.DataFrame(rows, columns=["run", "limit", "failures", "of"]))
     planted_gpu.recording(out / "layouts", {**tables, "capacity": counted}, variants)
+    later = {**tables, "runs": tables["runs"].assign(begin_ns=tables["runs"]["begin_ns"] + 10**9)}
+    planted_gpu.recording(out / "again", {**later, "capacity": counted}, variants)
     return out
 
 
@@ -58,7 +60,7 @@ def test_capacity(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (against,) = found["against_base"]
     assert against["arm"] == "split"
     assert against["time_ratio_low"] < 1.1 < against["time_ratio_high"]
-    capacity.capacity([folder / "layouts", folder / "layouts"])
+    capacity.capacity([folder / "layouts", folder / "again"])
     text = capsys.readouterr().out
     assert text.count("4.69% [3.") == 2
     assert "Measured on planted" in text

@@ -16,14 +16,18 @@ import pytest
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
     """A folder with one recording that supports one expectation, refutes one, and lacks what a third one needs."""
+    record(tmp_path / "planted", seed=3)
+    return tmp_path
+
+
+def record(path: Path, seed: int) -> None:
     arms = {name: planted.TIMES[name] for name in ("full", "score_only", "math_only", "load_only")}
     work = {"math_only": {"tensor_instructions": math.nan}}
     variants = planted.ladder_variants()
     for name, bounds in {"score_only": [0.7, 0.9], "load_only": [0.5, 1.0], "math_only": [0.5, 0.9]}.items():
         variants[name]["expects"] = {"planted": {"time_ratio": bounds}}
-    tables = planted.measured({"full": {**arms, "null": planted.TIMES["full"]}}, work=work, seed=3)
-    planted.recording(tmp_path / "planted", tables, variants)
-    return tmp_path
+    tables = planted.measured({"full": {**arms, "null": planted.TIMES["full"]}}, work=work, seed=seed)
+    planted.recording(path, tables, variants)
 
 
 def test_every_expectation_with_its_checks(attr: Callable[..., Any], traces: Path) -> None:
@@ -51,15 +55,34 @@ def test_only_those_that_were_overturned(attr: Callable[..., Any], traces: Path)
 
 
 def test_many_recordings_are_judged_as_one_by_one(attr: Callable[..., Any], traces: Path) -> None:
-    one = json.loads(attr("claim", "planted", "--traces", traces, "--json").out)["claims"]
-    for name in ("second", "third"):
-        shutil.copytree(traces / "planted", traces / name)
-    all_of_them = json.loads(attr("claim", "--traces", traces, "--json").out)["claims"]
+    for seed, name in enumerate(("second", "third")):
+        record(traces / name, seed)
     names = ("planted", "second", "third")
-    assert all_of_them == [{**claim, "recording": name} for name in names for claim in one]
+    one_by_one = [json.loads(attr("claim", n, "--traces", traces, "--json").out)["claims"] for n in names]
+    all_of_them = json.loads(attr("claim", "--traces", traces, "--json").out)["claims"]
+    assert all_of_them == [claim for claims in one_by_one for claim in claims]
+    assert one_by_one[0] != [{**claim, "recording": "planted"} for claim in one_by_one[1]]
     (traces / "second" / "times.parquet").write_bytes(b"")
     done = attr("claim", "--traces", traces)
     assert (done.code, "was changed after it was written" in done.err) == (1, True)
+
+
+def test_one_recording_counts_once_under_whatever_name(attr: Callable[..., Any], traces: Path) -> None:
+    shutil.copytree(traces / "planted", traces / "copied")
+    for words in (("planted", "planted"), ("planted", traces / "planted"), ("copied", "planted"), ()):
+        done = attr("claim", *words, "--traces", traces)
+        assert (done.code, done.out) == (2, "")
+        assert "planted again: its rounds would count twice" in done.err or "copied again" in done.err
+    assert attr("compare", traces / "planted", traces / "copied").code == 2
+
+
+def test_a_misspelt_name_is_told_the_nearest(attr: Callable[..., Any], traces: Path) -> None:
+    for words in (("claim", "plantd", "--traces", traces), ("ladder", traces / "plantd")):
+        done = attr(*words)
+        assert done.code == 2
+        assert done.err.endswith("plantd is not a recording: it has no manifest.json; nearest: planted\n")
+    assert "nearest: host-capacity" in attr("capacity", "host-capacty").err
+    assert "nearest" not in attr("show", traces).err
 
 
 def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from attribution.recording import open_recording, write_tables
+
 SMALL = ("--shape", "q=6,n=2048", "--flag", "K=512,SEGMENT_CAPACITY=184", "--knob", "sms=2")
 
 
@@ -133,9 +135,16 @@ def test_list_shows_every_kernel_and_its_variants(attr) -> None:
     assert "math_only" in attr("list", "index_topk").out
 
 
-def test_compare_says_whether_two_recordings_agree(attr, recorded: Path) -> None:
-    rows = json.loads(attr("compare", recorded, recorded, "--json").out)
+def test_compare_says_whether_two_recordings_agree(attr, recorded: Path, tmp_path: Path) -> None:
+    first = open_recording(recorded)
+    tables = {name: first.table(name) for name in first.table_names}
+    later = {**tables, "runs": tables["runs"].assign(begin_ns=tables["runs"]["begin_ns"] + 10**9)}
+    facts = {k: v for k, v in first.manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
+    write_tables(tmp_path / "later", "run", later, facts)
+    rows = json.loads(attr("compare", recorded, tmp_path / "later", "--json").out)
     assert {r["arm"]: r["agree"] for r in rows} == {"null": "yes", "math_only": "yes"}
+    done = attr("compare", recorded, recorded)
+    assert (done.code, "again: its rounds would count twice" in done.err) == (2, True)
 
 
 def test_compare_refuses_unlike_machines(attr, recorded: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ INGEST = Path(__file__).parents[1] / "data" / "ingest"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("prefill")
     planted_prefill.recording(out / "8k", chunks=1)
+    planted_prefill.recording(out / "8k-later", chunks=1, lost_ms=1.0)
     planted_prefill.recording(out / "32k")
     planted_prefill.recording(out / "lost", lost_ms=8.0)
     planted_prefill.recording(out / "other", sizes={"top_k": 512})
@@ -113,7 +114,8 @@ def test_a_profile_gives_the_share(attr: Callable[..., Any], profile: Path) -> N
         pytest.param(
             ["--share", "1", "--saving", "1", "--measured", "1", "--plot", "x.svg"], "--plot x.svg", id="plot"
         ),
-        pytest.param(["FOLDER/8k", "FOLDER/8k"], "both measure the adapter", id="two-adapters"),
+        pytest.param(["FOLDER/8k", "FOLDER/8k-later"], "both measure the adapter", id="two-adapters"),
+        pytest.param(["FOLDER/8k", "FOLDER/8k"], "8k again: its rounds would count twice", id="twice"),
         pytest.param(["FOLDER/8k", "FOLDER/other"], "differ in configuration", id="unlike"),
         pytest.param(["host-math-only"], "no recording of `attr prefill`", id="other-kind"),
     ],
