@@ -38,8 +38,23 @@ def measured(
     keep_s: float = 0.0,
     cache: str = "warm",
 ) -> Recording:
-    monkeypatch.setenv("FAKE", fault)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     options = Options(scopes=scopes, cache=cache, traced_rounds=traced, timeout_s=timeout_s, keep_s=keep_s)
     asked = planned(hello, variants, rounds)
-    return watch.execute(asked, hello, variants, path, lambda *_: None, options, resume=resume, rule=rule, command=FAKE)
+    return executed(hello, variants, asked, path, monkeypatch, fault, options, resume, rule)
+
+
+def executed(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    asked: Plan,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str = ":",
+    options: Options | None = None,
+    resume: bool = False,
+    rule: Rule | None = None,
+) -> Recording:
+    monkeypatch.setenv("FAKE", fault)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    given = options or Options(traced_rounds=0)
+    return watch.execute(asked, hello, variants, path, lambda *_: None, given, resume=resume, rule=rule, command=FAKE)

@@ -61,9 +61,8 @@ class CudaMachine:
         self.traced_rounds = options.traced_rounds
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}
-        self._prepared: dict[tuple[str, str], list[Prepared]] = {}
-        self._static: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self._took_ns: dict[tuple[str, str], float] = {}
+        self._prepared: dict[str, list[Prepared]] = {}
+        self._took_ns: dict[str, float] = {}
         self._ceilings: tuple[Ceiling, ...] | None = None
         self._facts = guarded(lambda: facts.measured(self.stamps, self.nvml, self.arch))
         self._facts["metrics"] = {**ncu.METRICS, **getattr(self.module, "METRICS", {})}
@@ -124,6 +123,9 @@ class CudaMachine:
 
         return guarded(once)
 
+    def static(self, arm: Arm) -> Sequence[Mapping[str, Any]]:
+        return facts.static(self._prepared[json_text(arm.facts())][0], arm)
+
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         named = getattr(self.module, "ceilings", None)
         if named is None:
@@ -137,8 +139,11 @@ class CudaMachine:
         return guarded(lambda: self._measure(arms, case, began))
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
-        """The arm's `copies` on the case's inputs, with their graphs; made once."""
-        key = arm.name, json_text(arm.flags)
+        """The arm's `copies` on the case's inputs, with their graphs; made once.
+
+        Null arms of two bases share a name, and may share flags: knobs tell them apart.
+        """
+        key = json_text(arm.facts())
         if key not in self._prepared:
             mine = self.copies(arm, case.inputs)
             if "graph" in self.options.scopes:
@@ -146,7 +151,6 @@ class CudaMachine:
                     for stage in self._graph_stages(one):
                         one.graph(stage)
             self._prepared[key] = mine
-            self._static[key] = facts.static(mine[0], arm)
             self._took_ns[key] = timing.call_samples(mine[0].run, self.stamps, 1)[0].spans_ns[0]
         return self._prepared[key]
 
@@ -156,7 +160,7 @@ class CudaMachine:
         return tuple(s for s in there if s in self.options.stages)
 
     def _longest_ns(self, arms: Sequence[Arm]) -> float:
-        return max(self._took_ns[arm.name, json_text(arm.flags)] for arm in arms)
+        return max(self._took_ns[json_text(arm.facts())] for arm in arms)
 
     def _samples(self, arms: Sequence[Arm], sets: Sequence[Sequence[Prepared]]) -> int:
         """Samples of each arm in a turn: few where they take long, so that turns are short."""
@@ -195,7 +199,7 @@ class CudaMachine:
         out = []
         for arm, copies, mine in zip(arms, sets, rows, strict=True):
             self._check_rates(arm, case, mine)
-            tables = self._tables(arm, copies[0], mine, before, after)
+            tables = self._tables(copies[0], mine, before, after)
             last = copies[(samples - 1) % len(copies)]  # the warm-ups before are whole turns
             out.append(Measured(last.operator.output, tables))
         return out
@@ -213,19 +217,14 @@ class CudaMachine:
         return [[row for found in passes for row in found[i]] for i in range(len(sets))]
 
     def _tables(
-        self, arm: Arm, prepared: Prepared, rows: list[timing.Row], before: clocks.Reading, after: clocks.Reading
+        self, prepared: Prepared, rows: list[timing.Row], before: clocks.Reading, after: clocks.Reading
     ) -> dict[str, Any]:
         """What one run left, without its `run` column."""
         import pandas as pd
 
-        counters = facts.counted(prepared)
-        if (
-            static := self._static.pop((arm.name, json_text(arm.flags)), None)
-        ) is not None:  # an arm's first run has them
-            counters = static + counters
         times = timing.times_rows(rows, self.options.cache, after)
         tables: dict[str, Any] = {
-            "counters": counters,
+            "counters": facts.counted(prepared),
             "conditions": [{"when": "before", **before.row()}, {"when": "after", **after.row()}],
             "capacity": facts.capacity(prepared),
         }

@@ -60,6 +60,9 @@ class HostMachine:
     def lost_work(self, base: Arm, arm: Arm, same: Sequence[str]) -> str:
         return ""
 
+    def static(self, arm: Arm) -> Sequence[Mapping[str, Any]]:
+        return ()
+
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         return ()
 

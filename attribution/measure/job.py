@@ -55,6 +55,7 @@ class Job:
         self.plan, self.kernel, self.machine, self.kept, self.began = plan, kernel, machine, kept, began
         self.refused: dict[tuple[str, str], str] = dict(refused or {})
         self.checked: set[tuple[str, str]] = set()
+        self.described: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
         self.rounds_run, self.same = plan.rounds, dict(same or {})
         self.waiting = Waiting(kept, keep_s)
@@ -156,9 +157,17 @@ class Job:
                 except FAULTS as own:
                     out.fail(f"{type(own).__name__}: {own}")
         for run, out in ready:
-            if self.judge and out.status == "ok":
-                self.judge.take(run, out.tables.get("times", []))
+            if out.status == "ok":
+                self._take(run, out)
         return outcomes
+
+    def _take(self, run: PlannedRun, out: Outcome) -> None:
+        """A run that ended well: the first one of an arm in its question says what it is made of."""
+        if (key := (run.question, run.arm.name)) not in self.described:
+            self.described.add(key)
+            out.add_counters(self.machine.static(run.arm))
+        if self.judge:
+            self.judge.take(run, out.tables.get("times", []))
 
     def _ready(self, run: PlannedRun, before: Case) -> Outcome:
         """An outcome to fill, after the arm was built and checked if that was not done yet."""

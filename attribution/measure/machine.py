@@ -77,6 +77,9 @@ class Machine(Protocol):
     def output(self, arm: Arm, case: Case) -> Any:
         """One execution, not timed."""
 
+    def static(self, arm: Arm) -> Sequence[Mapping[str, Any]]:
+        """What a measured arm launches and what that is made of: rows of `counters` without `run`; none where nothing is built."""
+
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         """Rates of pure work on this machine now: rows of `counters` without `run`; none where it has no ceilings."""
 

@@ -68,6 +68,10 @@ class Machine:
             raise MachineLost("CUDA error: an illegal memory access was encountered")
         return "right"
 
+    def static(self, arm: Any) -> list[dict[str, Any]]:
+        made = ceilings.row(Ceiling("registers", "register", 1.0, lambda: None), "", 40.0, "ptxas")
+        return [{**made, "stage": "main", "scope": "launch"}]
+
     def ceilings(self) -> list[dict[str, Any]]:
         ceiling = Ceiling("practical_flop_per_s", "flop/s", 1.0, lambda: None)
         return [ceilings.row(ceiling, "0", 1.5e15, "events")]

@@ -15,14 +15,14 @@ from attribution.declare import Kernel
 from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
 from attribution.launch import TRACE, Launch, Operator
-from attribution.measure import cuda, facts, probe, stamp, start
+from attribution.measure import cuda, facts, probe, stamp, start, timing
 from attribution.measure.context import guarded
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import MachineLost
 from attribution.measure.points import gpu_module
 from attribution.measure.prepared import _argument
 from attribution.measure.traced import rows_of, trace_tables
-from attribution.plan import Arm
+from attribution.plan import Arm, json_text
 
 LAUNCH = Launch("main", "k", (1, 1, 1), 32, 0, ())
 
@@ -204,6 +204,22 @@ def test_a_traced_time_has_the_cache_policy_that_it_was_measured_under(hello: Ke
     assert times["clock_mhz"].iloc[0] == pytest.approx(1900.0, rel=1e-3)
 
 
+def test_null_arms_of_two_bases_that_differ_in_knobs_are_made_ready_apart(
+    bare: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are called null and have one build; a launch of the other's CTAs would be no null."""
+    machine, _ = bare
+    machine._prepared, machine._took_ns, machine.stamps = {}, {}, None
+    machine.options = Options(scopes=("event",))
+    machine.copies = lambda arm, inputs: [SimpleNamespace(run=None, ctas=arm.knobs["ctas"])]
+    monkeypatch.setattr(cuda.timing, "call_samples", lambda run, stamps, n: [timing.Sample([1e6], 1500.0, False)])
+    case: Any = SimpleNamespace(inputs={})
+    arms = [Arm("null", base, {"TRACE": 0}, {"ctas": ctas}) for base, ctas in (("one", 1), ("two", 2), ("one", 1))]
+    first, second, again = (machine._copies(arm, case) for arm in arms)
+    assert [first[0].ctas, second[0].ctas] == [1, 2]
+    assert again is first
+
+
 def test_limits_of_an_operator_become_rows_of_capacity() -> None:
     limits = {"segment": lambda: (3, 64), "underflow": lambda: (0, 64)}
     prepared: Any = SimpleNamespace(operator=Operator((LAUNCH,), {}, limits=limits))
@@ -218,13 +234,13 @@ def test_the_first_round_of_arms_that_were_just_set_up_does_not_count(bare: Any)
     passes, flags = [], {"TRACE": 0}
     prepared = SimpleNamespace(level=0, poison=lambda: passes.append("poison"), renew_graphs=lambda: None)
     prepared.operator = SimpleNamespace(output="last")
-    machine._prepared, machine._took_ns = {}, {("full", '{"TRACE": 0}'): 1e6}
+    arm = Arm("full", "full", flags, {})
+    machine._prepared, machine._took_ns = {}, {json_text(arm.facts()): 1e6}
     machine._copies = lambda arm, case: machine._prepared.setdefault(arm.name, [prepared])
     machine._rows = lambda sets, timed: passes.append("turns") or [[] for _ in sets]
     machine._check_rates = lambda *_: None
     machine._tables = lambda *_: {}
     machine.nvml = SimpleNamespace(read=lambda: None)
-    arm = Arm("full", "full", flags, {})
     for _ in range(2):
         (found,) = machine._measure([arm], None, lambda i: None)
         assert found.output == "last"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fake_ncu import REPORT, fake_ncu
-from faked import ROUNDS, measured, planned
+from faked import ROUNDS, executed, measured, planned
 
 from attribution.analyze.ledger import practical_ceiling
 from attribution.claim import answers
@@ -22,7 +22,7 @@ from attribution.measure import reading
 from attribution.measure.job import CEILING_ROUNDS
 from attribution.measure.jobfile import Options, Order
 from attribution.measure.stopping import Rule
-from attribution.plan import Plan
+from attribution.plan import Plan, Question
 
 
 def test_a_worker_without_faults_leaves_a_whole_recording(
@@ -44,6 +44,24 @@ def test_a_worker_without_faults_leaves_a_whole_recording(
     assert not (tmp_path / "a.partial").exists()
     found = answers(made, "operator").set_index("arm")
     assert found.loc["scalar", "time_ratio"] == pytest.approx(1.05, abs=1e-3)
+
+
+def test_an_arm_says_once_in_each_question_what_it_is_made_of(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`scalar` is an arm of one question and the base of another: equal work is looked for inside each."""
+    asked = planned(hello, variants)
+    _, null, scalar = asked.questions[0].arms
+    own = Question("scalar", (scalar, replace(null, variant="scalar", flags=scalar.flags)))
+    asked = replace(asked, questions=(*asked.questions, own))
+    made = executed(hello, variants, asked, tmp_path / "a", monkeypatch)
+    static = (
+        made.table("counters").merge(made.table("runs"), on="run").astype({"source": str, "question": str, "arm": str})
+    )
+    static = static[static["source"] == "ptxas"]
+    there = sorted(zip(static["question"], static["arm"], strict=True))
+    assert there == [("scalar", "null"), ("scalar", "scalar")] + [("vector", a) for a in ("null", "scalar", "vector")]
+    assert set(static["round"]) == {0}
 
 
 @pytest.mark.parametrize(
