@@ -36,7 +36,8 @@ class Job:
     """One measurement under way.
 
     `refused`: (question, arm) -> why its runs are skipped, from the start or from a failed check on.
-    `began` is told every run just before it starts.  `same`: variant -> the counters that it must share with its base.
+    `began` is told every run just before it starts, and None before the ceilings, which are measured where `ceilings` says so.
+    `same`: variant -> the counters that it must share with its base.
     Finished runs wait up to `keep_s` to be written together: writing takes longer than a short round.
     """
 
@@ -48,16 +49,17 @@ class Job:
         kept: Kept,
         rule: stopping.Rule | None = None,
         refused: Mapping[tuple[str, str], str] | None = None,
-        began: Callable[[PlannedRun], None] = lambda run: None,
+        began: Callable[[PlannedRun | None], None] = lambda run: None,
         keep_s: float = 0.0,
         same: Mapping[str, Sequence[str]] | None = None,
+        ceilings: bool = True,
     ) -> None:
         self.plan, self.kernel, self.machine, self.kept, self.began = plan, kernel, machine, kept, began
         self.refused: dict[tuple[str, str], str] = dict(refused or {})
         self.checked: set[tuple[str, str]] = set()
         self.described: set[tuple[str, str]] = set()
         self.judge = None if rule is None else Judge(plan, rule, machine.primary)
-        self.rounds_run, self.same = plan.rounds, dict(same or {})
+        self.rounds_run, self.same, self.ceilings = plan.rounds, dict(same or {}), ceilings
         self.waiting = Waiting(kept, keep_s)
         self.runs_s = self.checks_s = 0.0
 
@@ -85,9 +87,10 @@ class Job:
             count += len(visit)
             outcomes = self._visit(left, before) if left else []
             good = [out for out in outcomes if out.status == "ok"]
-            if good and ceilings_of < first.round < CEILING_ROUNDS:
+            if good and self.ceilings and ceilings_of < first.round < CEILING_ROUNDS:
                 # Behind the round's pairs: whatever it leaves meets the next round's first arm, which changes.
                 ceilings_of = first.round
+                self.began(None)
                 good[-1].add_counters(self.machine.ceilings())
             held += zip(left, outcomes, strict=True)
             ends = count == len(runs) or runs[count].round != first.round
@@ -205,6 +208,7 @@ class Job:
         for (run, out), measured in zip(ready, found, strict=True):
             out.tables = dict(measured.tables)
             begin_s = time.monotonic()
+            self.began(run)  # a check may end the process as well
             seen = self.case.check(run.arm, measured.output)
             self.checks_s += time.monotonic() - begin_s
             out.checks += [("after", c) for c in seen]

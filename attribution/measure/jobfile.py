@@ -73,6 +73,8 @@ class Order:
     files: Files = field(default_factory=dict)
     refused: tuple[tuple[int, str, str, str], ...] = ()
     """(point, question, arm, reason): runs of these are skipped."""
+    ceilings: bool = True
+    """Whether the machine's ceilings are measured between rounds."""
     same: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variant -> counters that it must share with its base."""
     mode: str = "time"

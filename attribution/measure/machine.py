@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = "pd.DataFrame | list[dict[str, Any]]"
 """Rows of one table without their `run` column, as a frame or as mappings."""
+CEILINGS = -1
+"""What runs when no arm does, in place of a run's number: the machine's ceilings."""
 Progress = Callable[[int, int, str], None]
 """done, total, what is running now."""
 FAULTS = (AttrError, ArithmeticError, ValueError, LookupError, MemoryError)

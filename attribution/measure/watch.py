@@ -2,7 +2,8 @@
 
 In: plans, options, the command of a worker.  Out: a Recording, or one sentence.
 A worker that is silent for `timeout_s` hangs and is killed.  An arm that also ends a worker when it runs alone is not tried
-again (blame.py): its remaining runs are skipped with the reason.  Profilers run in workers of their own behind the timed rounds.
+again (blame.py): its remaining runs are skipped with the reason.  Ceilings that end one are left out at once, and no arm is
+blamed for it.  Profilers run in workers of their own behind the timed rounds.
 Misuse: nothing here touches a GPU or imports what does.
 """
 
@@ -21,7 +22,7 @@ from attribution.measure import ncu, stopping, timing
 from attribution.measure.beside import Beside
 from attribution.measure.blame import Blame
 from attribution.measure.jobfile import Options, Order
-from attribution.measure.machine import Progress
+from attribution.measure.machine import CEILINGS, Progress
 from attribution.measure.manifest import declared, manifest, source_hash
 from attribution.measure.points import Files, points
 from attribution.measure.process import Ended, run_worker
@@ -119,8 +120,11 @@ def go_through(
         return run_worker(asked, partial.path, partial.folder, wrapped, options.timeout_s, progress, wait)
 
     blame = Blame(todo, partial, lambda arm: start(replace(order, mode="alone", alone=arm)))
+    lost: list[tuple[int, str, str, str]] = []
     while (ended := start(order)).kind != "finished":
-        if (out := blame.of(ended)) is not None:
+        if (ended.kind, ended.run) == ("lost", CEILINGS):
+            lost, order = [(0, "", "ceilings", ended.reason)], replace(order, ceilings=False)
+        elif (out := blame.of(ended)) is not None:
             order = replace(order, refused=(*order.refused, out))
     assert ended.values is not None
     timed_s = time.monotonic() - began_s
@@ -134,7 +138,7 @@ def go_through(
         machine=json.loads((partial.folder / MACHINE).read_text(encoding="utf-8")),
         options=options,
         **{name: told[name] for name in ("rounds", "stopping", "builds")},
-        lost=order.refused,
+        lost=(*order.refused, *lost),
         skips=skips,
         ncu=ncu.version() if "ncu" in options.scopes else "",
         cost={name: round(seconds, 3) for name, seconds in cost.items()},

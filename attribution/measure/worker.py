@@ -24,7 +24,7 @@ from attribution.errors import AttrError, DataError
 from attribution.load import load_kernel
 from attribution.measure.job import Job
 from attribution.measure.jobfile import Options, Order
-from attribution.measure.machine import Machine, MachineLost
+from attribution.measure.machine import CEILINGS, Machine, MachineLost
 from attribution.measure.points import Point, points, use_files
 from attribution.partial import Partial
 from attribution.plan import Plan, PlannedRun
@@ -123,11 +123,12 @@ class Worker:
         def progress(done: int, total: int, what: str) -> None:
             self.tell("progress", done=point.first_run + done, total=last, label=label + what)
 
-        def began(run: PlannedRun) -> None:
-            self.began(run.run + point.first_run)
+        def began(run: PlannedRun | None) -> None:
+            self.began(CEILINGS if run is None else run.run + point.first_run)
 
-        order, refused = self.order, self.order.refused_at(point.number)
-        job = Job(point.plan, self.kernel, machine, point, order.rule, refused, began, order.options.keep_s, order.same)
+        order, asked = self.order, (point.plan, self.kernel, machine, point, self.order.rule)
+        refused = order.refused_at(point.number)
+        job = Job(*asked, refused, began, order.options.keep_s, order.same, order.ceilings)
         job.execute(progress)
         self.facts |= {"rounds": job.rounds_run, "stopping": job.judge.facts() if job.judge else None}
         self.facts["builds"] |= machine.builds()

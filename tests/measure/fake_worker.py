@@ -2,7 +2,7 @@
 
 The environment variable FAKE names what happens: ARM:WHAT, WHAT one of die, hang, lost, raise, wrong, exit (from the arm's
 second run on, and at once in every later worker), flaky (as die, but never at once: it takes many runs) and spoil (the arm
-runs well, and whatever runs next loses the context).
+runs well, and whatever runs next loses the context).  ARM `ceilings` is the machine's ceilings: lost, die or hang.
 """
 
 from __future__ import annotations
@@ -73,6 +73,12 @@ class Machine:
         return [{**made, "stage": "main", "scope": "launch"}]
 
     def ceilings(self) -> list[dict[str, Any]]:
+        if self.arm == "ceilings" and self.what == "lost":
+            raise MachineLost("CUDA error: an illegal memory access was encountered")
+        if self.arm == "ceilings" and self.what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.arm == "ceilings" and self.what == "hang":
+            time.sleep(600)
         ceiling = Ceiling("practical_flop_per_s", "flop/s", 1.0, lambda: None)
         return [ceilings.row(ceiling, "0", 1.5e15, "events")]
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faked import ROUNDS, measured, planned
 
 from attribution.claim import answers
-from attribution.declare import Kernel, Variant
+from attribution.declare import Check, Kernel, Variant
 from attribution.errors import MeasureError
 from attribution.measure.blame import MOST_LOST, Blame
+from attribution.measure.job import Job
+from attribution.measure.machine import Measured
+from attribution.measure.outcome import Outcome
 from attribution.measure.points import points
 from attribution.measure.process import Ended
 from attribution.partial import Partial
+from attribution.plan import Arm
 
 
 def test_an_innocent_arm_at_whose_turn_the_context_was_lost_stays(
@@ -29,6 +35,59 @@ def test_an_innocent_arm_at_whose_turn_the_context_was_lost_stays(
     assert mine["reason"].iloc[1].startswith("run ")
     assert answers(made, "operator").set_index("arm").loc["scalar", "verdict"] == "void"
     assert [lost[1] for lost in made.manifest["measuring"]["lost"]] == ["scalar"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("lost", "illegal memory access"), ("die", "died of SIGKILL"), ("hang", "hang: no progress")]
+)
+def test_no_arm_is_blamed_for_what_the_ceilings_did(
+    hello: Kernel,
+    variants: dict[str, Variant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    reason: str,
+) -> None:
+    """Planted: the ceilings behind the first round end their worker."""
+    timeout_s = 3.0 if fault == "hang" else 30.0
+    made = measured(hello, variants, tmp_path / "a", monkeypatch, f"ceilings:{fault}", timeout_s=timeout_s)
+    assert set(made.table("runs")["status"]) == {"ok"}
+    assert len(made.table("runs")) == 3 * ROUNDS
+    ((question, who, told),) = made.manifest["measuring"]["lost"]
+    assert (question, who) == ("", "ceilings")
+    assert reason in told
+    assert "ceiling" not in set(made.table("counters")["stage"].astype(str))
+
+
+def test_a_check_of_an_output_that_ends_the_worker_is_that_arms(
+    hello: Kernel, variants: dict[str, Variant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the first arm's output is what the worker dies of, when all arms of the round were timed already."""
+    began: list[str] = []
+
+    class Case:
+        seed, hash = 1, "1"
+
+        def check(self, arm: Arm, output: object) -> list[Check]:
+            assert began[-1] == arm.name
+            return []
+
+    asked = planned(hello, variants)
+    arms = asked.questions[0].arms
+    runs = [run for run in asked.runs() if run.round == 0]
+
+    class Machine:
+        primary, traced_rounds, together = ("graph", "operator"), 0, True
+
+        def measure(self, some: Sequence[Arm], case: object, tell: Callable[[int], None]) -> list[Measured]:
+            for i in range(len(some)):
+                tell(i)
+            return [Measured("right", {}) for _ in some]
+
+    job: Any = Job(asked, hello, Machine(), None, began=lambda run: began.append(run.arm.name))  # type: ignore[arg-type]
+    job.case = Case()
+    job._measure([(run, Outcome(0)) for run in runs])
+    assert len(began) == 2 * len(arms)
 
 
 def test_an_arm_that_ends_no_worker_alone_is_left_out_after_several_and_its_reason_says_so(
