@@ -197,9 +197,10 @@ def order_effects(frame: pd.DataFrame, by: str = "position") -> pd.DataFrame:
     """How much slower an arm is for its place (`by` = position) or its predecessor.
 
     Least squares of log(time_ns) on round, arm and `by`, for a frame with these columns and one row
-    per run. Out: a row per level: level, ratio (against the mean of the levels), low, high (95 %),
-    p_value (F test of all levels together, the same in each row). Empty where the design cannot
-    tell: rotated arms have one predecessor each. Raises DataError.
+    per run; rounds are taken out first, as means (Frisch and Waugh, Econometrica 1, 1933). Out: a row
+    per level: level, ratio (against the mean of the levels), low, high (95 %), p_value (F test of all
+    levels together, the same in each row). Empty where the design cannot tell: rotated arms have one
+    predecessor each. Raises DataError.
     """
     if missing := [c for c in ("round", "arm", "time_ns", by) if c not in frame]:
         raise DataError(f"order effects need column {missing[0]!r}; there are: {', '.join(map(str, frame))}")
@@ -210,12 +211,20 @@ def order_effects(frame: pd.DataFrame, by: str = "position") -> pd.DataFrame:
     round_of, rounds = pd.factorize(used["round"])
     # Sum-to-zero coding: a level's effect is against the mean of the levels.
     code = np.vstack([np.eye(len(levels) - 1), -np.ones(len(levels) - 1)])
-    plain = np.hstack([np.eye(len(rounds))[round_of], np.eye(len(arms))[arm_of][:, 1:]])
-    full = np.hstack([plain, code[level_of]])
-    freedom = len(full) - full.shape[1]
+    counts = np.bincount(round_of)
+
+    def within(values: Floats) -> Floats:
+        """Rows of `values` less the mean of their round."""
+        sums = np.zeros((len(rounds), values.shape[1]))
+        np.add.at(sums, round_of, values)
+        return np.asarray(values - (sums / counts[:, None])[round_of])
+
+    plain = within(np.eye(len(arms))[arm_of][:, 1:])
+    full = np.hstack([plain, within(code[level_of])])
+    freedom = len(full) - len(rounds) - full.shape[1]
     if len(levels) < 2 or freedom < 1 or np.linalg.matrix_rank(full) < full.shape[1]:
         return pd.DataFrame(columns=out)
-    log_time = np.log(used["time_ns"].to_numpy(dtype=np.float64))
+    log_time = within(np.log(used[["time_ns"]].to_numpy(dtype=np.float64)))[:, 0]
     inverse = np.linalg.pinv(full)
     beta = inverse @ log_time
     residual = float(((log_time - full @ beta) ** 2).sum())

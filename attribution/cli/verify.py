@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,15 +66,11 @@ def verify(
 
 def printed(words: Sequence[str]) -> str:
     """What the command prints, in this process, on a terminal of 160 columns.  Raises AttrError."""
-    from typer.main import get_command
-
-    from attribution.cli import app
-
     out, columns = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "160"
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            get_command(app).main(list(words), prog_name="attr", standalone_mode=False)
+            _program().main(list(words), prog_name="attr", standalone_mode=False)
     except Exception as error:
         # A usage error of the command line; its class is not the same one in every version of typer.
         if not hasattr(error, "format_message"):
@@ -82,3 +79,13 @@ def printed(words: Sequence[str]) -> str:
     finally:
         os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
     return out.getvalue()
+
+
+@functools.cache
+def _program() -> Any:
+    """The command line, made once."""
+    from typer.main import get_command
+
+    from attribution.cli import app
+
+    return get_command(app)
