@@ -51,6 +51,13 @@ def measured(
     return start.measure(wanted, planned, kernel, variants, path, lambda *_: None, False, False)
 
 
+def host_bound(made: Recording, scope: str) -> float:
+    """Share of the operator's samples in this scope that the card reached before the host had enqueued all of them."""
+    times = made.table("times").astype({"scope": str, "stage": str, "flags": str})
+    mine = times[(times["scope"] == scope) & (times["stage"] == "operator")]
+    return float(mine["flags"].str.split(",").map(lambda marks: "host-bound" in marks).mean())
+
+
 def test_a_recording_has_every_scope_a_trace_and_right_outputs(root: Path, tmp_path: Path) -> None:
     hello = load_kernel(root, "hello")
     made = measured(hello, load_variants(root, hello), ["scalar"], tmp_path / "a")
@@ -60,6 +67,8 @@ def test_a_recording_has_every_scope_a_trace_and_right_outputs(root: Path, tmp_p
     assert set(times["scope"]) == {"event", "graph", "trace"}
     assert (times["time_ns"] > 0).all()
     assert times.loc[times["scope"] != "trace", "clock_mhz"].between(200, 3000).all()
+    assert host_bound(made, "event") < 0.1
+    assert host_bound(made, "graph") < 0.1
     machine = made.manifest["machine"]
     assert machine["tick_ns"] > 0
     assert machine["sms_seen"] == machine["sms"]
@@ -124,6 +133,32 @@ def test_another_process_on_the_card_is_noticed_and_recorded(root: Path, tmp_pat
     times = made.table("times").astype({"scope": str, "flags": str})
     assert times.loc[times["scope"] == "graph", "flags"].str.contains("shared-gpu").all()
     assert "shared-gpu" in answers(made, "main", "graph").set_index("arm").loc["null", "flags"]
+
+
+def test_samples_that_waited_for_the_host_are_flagged_and_those_of_a_graph_are_not(root: Path, tmp_path: Path) -> None:
+    """Planted: behind its launch the host sleeps 1 ms, of which a graph knows nothing."""
+    home = tmp_path / "kernels" / "hello"
+    shutil.copytree(root / "kernels" / "hello", home, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(root / "variants", tmp_path / "variants")
+    text, step = (home / "gpu.py").read_text(), "kernel.THREADS, 0, args),)"
+    assert step in text
+    text = text.replace(step, f'{step[:-1]} Call("pause", lambda: time.sleep(1e-3)))')
+    (home / "gpu.py").write_text(
+        text.replace("import numpy", "import time\n\nimport numpy", 1).replace("TRACE, Launch", "TRACE, Call, Launch")
+    )
+    hello = load_kernel(tmp_path, "hello")
+    made = measured(hello, load_variants(tmp_path, hello), ["vector"], tmp_path / "a")
+    assert set(made.table("runs")["status"]) == {"ok"}
+    assert host_bound(made, "event") > 0.9
+    assert host_bound(made, "graph") < 0.1
+    times = made.table("times").astype({"scope": str, "stage": str})
+    medians = times[times["stage"] == "operator"].groupby("scope")["time_ns"].median()
+    assert medians["event"] > 1e6 > 5 * medians["graph"]
+    found = answers(made, "operator").set_index(["scope", "arm"])
+    null = found.loc[("event/warm/as-found", "null")]
+    assert null["verdict"] == "undecided"
+    assert "at best undecided: host-bound: " in null["reasons"]
+    assert "host-bound" not in found.loc[("graph/warm/as-found", "null"), "flags"]
 
 
 @pytest.fixture
