@@ -63,6 +63,7 @@ def topk(scores: Any, start: Any, end: Any, k: int, out: Any = None) -> Any:
 
     Returns int32 [Q, k] (`out`, if given): columns in any order, then -1.  Raises ValueError naming the argument, BuildError.
     """
+    _check_int("k", k)
     return module_of(load_kernel(shipped_root(), "topk"), "operator").topk(scores, start, end, k, out)
 
 
@@ -71,6 +72,7 @@ def _check(kernel: Kernel, inputs: Mapping[str, Any], k_top: int, out: Any, chec
     for name in ("q", "k", "k_scale", "w", "k_start", "k_end"):
         if not hasattr(value := inputs.get(name), "data_ptr"):
             raise ValueError(f"{name} is of type {type(value).__name__}; allowed is a torch tensor on a CUDA device")
+    _check_int("k_top", k_top)
     checks = module_of(kernel, "validate")
     checks.validate(inputs, k_top, out)
     import torch
@@ -88,6 +90,12 @@ def _check(kernel: Kernel, inputs: Mapping[str, Any], k_top: int, out: Any, chec
                 "check_bounds = True in a capture: allowed is False, because bounds cannot be read back there"
             )
         checks.validate_bounds(inputs["k_start"], inputs["k_end"], inputs["k"].shape[0])
+
+
+def _check_int(name: str, value: object) -> None:
+    """Raises ValueError for what only equals an integer: 512.0 names no build."""
+    if type(value) is not int:
+        raise ValueError(f"{name} = {value!r} is of type {type(value).__name__}; allowed is an int")
 
 
 def _run(kernel: Kernel, inputs: Mapping[str, Any], overrides: Mapping[str, FlagValue], out: Any) -> Any:

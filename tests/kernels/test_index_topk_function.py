@@ -12,7 +12,7 @@ import pytest
 
 from attribution.declare import Kernel
 from attribution.errors import MeasureError
-from attribution.kernels import index_scores
+from attribution.kernels import index_scores, topk
 from attribution.kernels import index_topk as function
 from attribution.load import module_of
 
@@ -95,6 +95,14 @@ def test_a_tensor_that_is_refused_is_named_with_its_value(name: str, change: dic
 def test_a_k_that_is_refused(k_top: int) -> None:
     with pytest.raises(ValueError, match=f"k_top = {k_top}: allowed are 512, 1024, 2048"):
         function(**good(), k_top=k_top)
+
+
+@pytest.mark.parametrize("k_top", [512.0, True, "512", None, np.int64(512)], ids=repr)
+def test_a_k_that_is_no_int_is_refused_although_it_equals_one(k_top: object) -> None:
+    with pytest.raises(ValueError, match=rf"k_top = .* is of type {type(k_top).__name__}; allowed is an int"):
+        function(**good(), k_top=k_top)
+    with pytest.raises(ValueError, match=r"^k = .* is of type"):
+        topk(None, None, None, k_top)
 
 
 @pytest.mark.parametrize(
