@@ -96,8 +96,8 @@ def doubts(
             (blocked if mark in block else notes).append(text)
         if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():
             flags.add("clock-unknown")
-        if found := two_modes(samples["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):
-            modes.append(f"{name}: {found} ns")
+        if found := two_modes(samples["time_ns"] / 1e6, 0.0 if math.isnan(tick_ns) else tick_ns / 1e6):
+            modes.append(f"{name}: {found} ms")
             flags.add("two-modes")
     blocked += modes
     rounds = zip(here["arm"].tolist(), here["round"].tolist(), strict=True)

@@ -49,7 +49,9 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     print()
     for row, point in zip(rows, points, strict=True):
         print(harmless(f"{row['arm']} ({', '.join(part for part in (point, row['scope']) if part)}): {row['asks']}"))
-        details = [row["reasons"], row["work"], row["modes"]]
+        # Modes that keep a contrast from a verdict are among its reasons already.
+        modes = [mode for mode in row["modes"].split("; ") if mode not in row["reasons"]]
+        details = [row["reasons"], row["work"], *modes]
         print(harmless(f"    {row['verdict']}: " + "; ".join(d for d in details if d)))
     print(f"\n{scope_sentence(recording)}")
 

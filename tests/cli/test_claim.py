@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import planted_gpu as planted
 import pytest
 
@@ -83,6 +84,17 @@ def test_a_misspelt_name_is_told_the_nearest(attr: Callable[..., Any], traces: P
         assert done.err.endswith("plantd is not a recording: it has no manifest.json; nearest: planted\n")
     assert "nearest: host-capacity" in attr("capacity", "host-capacty").err
     assert "nearest" not in attr("show", traces).err
+
+
+def test_two_modes_are_told_once_and_in_ms(attr: Callable[..., Any], tmp_path: Path) -> None:
+    tables = planted.measured({"full": {"full": 1e6, "null": 1e6, "score_only": 8e5}})
+    tables["times"]["time_ns"] *= np.where(tables["times"]["run"] % 5 == 0, 1.5, 1.0)
+    planted.recording(tmp_path / "modes", tables, planted.ladder_variants())
+    lines = [line for line in attr("show", tmp_path / "modes").out.splitlines() if "undecided: " in line]
+    assert len(lines) == 2
+    for line in lines:
+        assert line.count("full: two modes: 1.") == 1, line
+        assert line.count(" ms") == line.count("two modes")
 
 
 def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path: Path) -> None:
