@@ -45,7 +45,7 @@ SMS = 132
 class Asked:
     """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured.
 
-    `profiled`: arms whose main kernel Nsight Compute counts, about two seconds each; empty: all.  `rest`: of the card after each
+    `profiled`: arms whose main kernel Nsight Compute counts, about a second each; empty: all.  `rest`: of the card after each
     turn, as a multiple of the turn's work; effects of some per cent need no longer one.
     """
 
@@ -111,12 +111,15 @@ RECORDINGS = {
         ({"q": 4096, "n": 12288},),
         rounds=8,
         traced_rounds=1,
+        scopes=("event", "ncu"),
     ),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
         ({"q": 512, "n": 32768},),
         rounds=6,
         traced_rounds=0,
+        scopes=("event", "ncu"),
+        profiled=("full", "shared", "split", "no_spill"),
         distributions=("normal", "clustered", "ties", "overflow", "plus_100"),
     ),
     "shapes": Asked(
@@ -128,7 +131,6 @@ RECORDINGS = {
         rounds=3,
         traced_rounds=1,
         scopes=("event", "graph", "ncu"),
-        profiled=("full", "math_only", "serial", "block_q_1", "block_q_2"),
     ),
     "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu"), base_turns=3),
 }
