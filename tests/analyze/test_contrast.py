@@ -423,3 +423,25 @@ def test_a_knob_that_nobody_counted_is_read_off_the_runs(knobs: str, equal: bool
     counters = pd.DataFrame([("ctas", 2, "main", "launch", "", "value", 8.0)], columns=columns)
     (found,) = work.equal_work(runs, counters, "full", "x", ["ctas"])
     assert found.equal is equal
+
+
+@pytest.mark.parametrize(
+    ("cycles", "equal", "text"),
+    [
+        (1000.0, True, "1000 = 1000"),
+        (1016.0, True, "1000 ~ 1016"),
+        (1030.0, False, "1000 != 1030"),
+        (970.0, False, "1000 != 970"),
+        (0.0, False, "1000 != 0"),
+        (np.nan, None, "not checked (1000 against absent)"),
+    ],
+)
+def test_matrix_work_that_only_pipes_counted_is_equal_up_to_whole_tiles(
+    cycles: float, equal: bool | None, text: str
+) -> None:
+    tables = measured(work={"full": {work.PIPE_CYCLES: 1000.0}, "math_only": {work.PIPE_CYCLES: cycles}})
+    (found,) = judged(tables, same=("mma_flop",)).work
+    assert (found.equal, text in str(found)) == (equal, True)
+    # A kernel that counts FLOP is judged by them, and exactly.
+    both = {arm: {"mma_flop": value, work.PIPE_CYCLES: 1.0} for arm, value in (("full", 1000.0), ("math_only", 1001.0))}
+    assert [c.equal for c in judged(measured(work=both), same=("mma_flop",)).work] == [False]
