@@ -46,7 +46,8 @@ class Flag:
 class Axis:
     """One number of a shape or one launch knob: default, least value, and what it must be a multiple of.
 
-    With `times`, the default is that many times the value of another axis (2 CTAs for each of `sms`).
+    With `times`, the default is that many times the value of another axis (2 CTAs for each of `sms`).  `gpu`, of a shape: the
+    default on a GPU, where the reference machine's would be too small to say anything.
     """
 
     default: int
@@ -55,6 +56,7 @@ class Axis:
     multiple: int = 1
     times: str | None = None
     most: int = 2**31 - 1
+    gpu: int | None = None
 
     def check(self, name: str, value: object) -> int:
         """Return `value` if it is allowed.  Raises InputError."""
@@ -156,6 +158,12 @@ class Kernel:
         for name, group in (("roles", self.roles), ("events", tuple(e.name for e in self.events))):
             if len(set(group)) != len(group):
                 raise InputError(f"kernel {self.name}: {name} are not unique: {', '.join(group)}")
+        for name, size in self.gpu_shape().items():
+            self.shape[name].check(f"kernel {self.name}: on a GPU {name}", size)
+        if wrong := [name for name, axis in self.knobs.items() if axis.gpu is not None]:
+            raise InputError(
+                f"kernel {self.name}: knob {wrong[0]} has a default for a GPU: allowed of sizes of the shape only"
+            )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.summary} ({len(self.flags)} flags, roles {'/'.join(self.roles)})"
@@ -172,6 +180,10 @@ class Kernel:
         if reason := self.illegal(flags):
             raise InputError(f"kernel {self.name}: flags refused: {reason}")
         return flags
+
+    def gpu_shape(self) -> dict[str, int]:
+        """Sizes whose default on a GPU is another one than on the reference machine, with that default."""
+        return {name: axis.gpu for name, axis in self.shape.items() if axis.gpu is not None}
 
     def resolve_axes(self, what: str, given: Mapping[str, int]) -> dict[str, int]:
         """All axes of `what` ("shape" or "knobs") with `given` applied and checked.  Raises InputError."""
@@ -201,6 +213,8 @@ class Variant:
     """Machine ("host", "h200", ...) -> quantity ("time_ratio") -> closed interval."""
     factors: tuple[str, str] | None = None
     """The declared factor pair of an interaction term, names of two flags."""
+    beside: tuple[str, ...] = ()
+    """Variants of the same base that are always measured with this one, because its answer is read against theirs."""
     stage: str = "main"
     """The stage that the question and the expectation are about; `operator` is all of them."""
 

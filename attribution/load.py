@@ -81,6 +81,7 @@ _KEYS: Mapping[str, tuple[type, str]] = {
     "flags": (dict, "{ FLAG = value }"),
     "knobs": (dict, "{ knob = integer }"),
     "same": (list, "[quantity, ...]"),
+    "beside": (list, "[variant, ...]"),
     "expects": (dict, "{ machine = { time_ratio = [low, high] } }"),
     "factors": (list, "[flag, flag]"),
     "stage": (str, "the name of a stage, or operator"),
@@ -147,6 +148,7 @@ def _resolve(
         same=_same(where, table.get("same", ()), kernel),
         expects=_expectations(where, table.get("expects", {})),
         factors=_factors(where, table.get("factors"), kernel),
+        beside=_beside(where, name, raw),
         stage=str(table.get("stage", "main")),
     )
     return done[name]
@@ -175,6 +177,20 @@ def _same(where: str, raw: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
                 f"there are: {', '.join(kernel.same)}"
             )
     return tuple(raw)
+
+
+def _beside(where: str, name: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Other variants of the same base.  Raises InputError."""
+    base, others = raw[name].get("base"), raw[name].get("beside", [])
+    for other in others:
+        if not isinstance(other, str) or other not in raw:
+            raise InputError(f"{where}: beside = {other!r} does not exist{nearest(str(other), raw)}")
+        theirs = raw[other].get("base") if isinstance(raw[other], dict) else None
+        if other == name or base is None or theirs != base:
+            raise InputError(
+                f"{where}: beside = {other!r}: allowed is another variant of the same base, which is {base or 'none'} here"
+            )
+    return tuple(others)
 
 
 def _expectations(where: str, raw: Mapping[str, Any]) -> dict[str, dict[str, tuple[float, float]]]:

@@ -1,7 +1,8 @@
 """From what was asked to what will run: questions, arms, and the order of every round.
 
 In: a kernel, its variants, the names asked for, and overrides.  Out: a frozen `Plan`, the same for the same arguments.
-A variant never travels alone: its base runs in the same rounds, and so does a null arm, the base again under another name.
+A variant never travels alone: its base runs in the same rounds, a null arm, which is the base again under another name, and
+what the variant names as `beside`.
 An override applies to the base and so to every arm; what a variant itself changes against its base stays changed.
 Misuse: a plan runs nothing and knows no machine.
 """
@@ -148,7 +149,7 @@ def plan(kernel: Kernel, variants: Mapping[str, Variant], names: Sequence[str], 
         )
     shape = kernel.resolve_axes("shape", overrides.shape)
     bases: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(each for asked in names for each in (asked, *variants[asked].beside)):
         base = variants[name].base or name
         bases.setdefault(base, [])
         if name != base:

@@ -30,6 +30,19 @@ def test_shapes_say_what_is_allowed(tmp_path: Path) -> None:
         kernel.resolve_axes("shape", {"m": 32})
 
 
+def test_a_size_has_another_default_on_a_gpu_where_it_says_so(tmp_path: Path, index_topk: Kernel) -> None:
+    assert index_topk.gpu_shape() == {"q": 4096, "n": 131072}
+    assert index_topk.resolve_axes("shape", {}) == {"q": 144, "n": 8192}
+    kernel = tiny(tmp_path, shape={"n": Axis(64, "elements", gpu=4096), "m": Axis(8, "others")}, knobs=KNOBS)
+    assert kernel.gpu_shape() == {"n": 4096}
+    with pytest.raises(
+        InputError, match="kernel tiny: on a GPU n = 33: allowed is an integer >= 1 and a multiple of 32"
+    ):
+        tiny(tmp_path, shape={"n": replace(SHAPE["n"], gpu=33)}, knobs=KNOBS)
+    with pytest.raises(InputError, match="kernel tiny: knob ctas has a default for a GPU"):
+        tiny(tmp_path, shape=SHAPE, knobs={**KNOBS, "ctas": replace(KNOBS["ctas"], gpu=2)})
+
+
 def test_an_event_of_an_undeclared_role_is_refused(index_topk: Kernel) -> None:
     with pytest.raises(InputError, match="event load has role dma"):
         replace(index_topk, events=(Event("load", "dma"),))

@@ -45,6 +45,15 @@ def test_flags_and_knobs_are_inherited_from_the_base(toy: Path) -> None:
     assert dict(loaded["c"].knobs) == {"ctas": 3}
 
 
+BASED = '[b]\nasks="?"\n[c2]\nasks="?"\nbase="d"\n[d]\nasks="?"\nbase="b"\n[a]\nasks="?"\nbase="b"\n'
+"""Variants a and d of base b, c2 of base d; a is open at its end."""
+
+
+def test_variants_of_the_same_base_can_stand_beside(toy: Path) -> None:
+    loaded = variants(toy, f'{BASED}beside=["d"]')
+    assert {name: v.beside for name, v in loaded.items() if v.beside} == {"a": ("d",)}
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -76,6 +85,13 @@ def test_flags_and_knobs_are_inherited_from_the_base(toy: Path) -> None:
         ('[a]\nasks="?"\nbase=["b"]', r"base is \['b'\]: must be the name of another variant"),
         ('[a]\nasks="?"\nstage=3', r"stage is 3: must be the name of a stage"),
         ('[a]\nasks="?"\nexpects=3', r"expects is 3: must be \{ machine"),
+        ('[a]\nasks="?"\nbeside="b"', r"beside is 'b': must be \[variant, ...\]"),
+        (f'{BASED}beside=["c"]', r"\[a\]: beside = 'c' does not exist; nearest: c2"),
+        (f"{BASED}beside=[3]", r"\[a\]: beside = 3 does not exist"),
+        (f'{BASED}beside=["a"]', r"beside = 'a': allowed is another variant of the same base, which is b here"),
+        (f'{BASED}beside=["b"]', r"beside = 'b': allowed is another variant of the same base, which is b here"),
+        (f'{BASED}beside=["c2"]', r"beside = 'c2': allowed is another variant of the same base, which is b here"),
+        ('[a]\nasks="?"\nbeside=["b"]\n[b]\nasks="?"', r"of the same base, which is none here"),
         ('[a]\nasks=" "', r"`asks` is missing"),
         ("a = 1", r"must be a table"),
         ("[a", r"is not TOML"),

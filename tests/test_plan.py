@@ -20,16 +20,26 @@ def arms(planned: Plan) -> list[str]:
 
 def test_a_variant_never_travels_alone(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
     planned = plan(index_topk, index_topk_variants, ["math_only"], NOTHING)
-    assert arms(planned) == ["full", "null", "math_only"]
+    assert arms(planned) == ["full", "null", "math_only", "score_only"]
     null = planned.questions[0].arms[1]
     assert (null.variant, null.flags) == ("full", planned.questions[0].arms[0].flags)
+
+
+def test_what_stands_beside_a_variant_comes_along_once_and_brings_nothing_itself(index_topk: Kernel) -> None:
+    def variant(name: str, stages: int, *beside: str) -> Variant:
+        return Variant("index_topk", name, "?", "base", {"KV_STAGES": stages}, beside=beside)
+
+    declared = {"base": Variant("index_topk", "base", "?")}
+    declared |= {v.name: v for v in (variant("a", 2, "b"), variant("b", 4, "c"), variant("c", 6))}
+    for names, wanted in ((["a"], "ab"), (["b", "a"], "bca"), (["c"], "c"), (["base"], "")):
+        assert arms(plan(index_topk, declared, names, NOTHING)) == ["base", "null", *wanted], names
 
 
 def test_variants_of_one_base_share_a_question(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
     planned = plan(
         index_topk,
         index_topk_variants,
-        ["serial", "math_only", "serial_filter_only", "serial"],
+        ["serial", "load_only", "serial_filter_only", "serial"],
         NOTHING,
     )
     assert [q.base for q in planned.questions] == ["full", "serial"]
@@ -37,7 +47,7 @@ def test_variants_of_one_base_share_a_question(index_topk: Kernel, index_topk_va
         "full",
         "null",
         "serial",
-        "math_only",
+        "load_only",
         "serial",
         "null",
         "serial_filter_only",
@@ -52,15 +62,15 @@ def test_overrides_reach_every_arm_but_not_its_own_change(
     index_topk: Kernel, index_topk_variants: dict[str, Variant]
 ) -> None:
     over = Overrides({"q": 7}, {"BLOCK_Q": 2, "OVERLAP": False}, {"ctas": 5})
-    planned = plan(index_topk, index_topk_variants, ["block_q_1", "two_waves", "math_only"], over)
+    planned = plan(index_topk, index_topk_variants, ["block_q_1", "two_waves", "score_only"], over)
     seen = {a.name: a for q in planned.questions for a in q.arms}
     assert planned.shape["q"] == 7
     assert {n: a.flags["BLOCK_Q"] for n, a in seen.items()} == {
-        "full": 2, "null": 2, "block_q_1": 1, "two_waves": 2, "math_only": 2,
+        "full": 2, "null": 2, "block_q_1": 1, "two_waves": 2, "score_only": 2,
     }  # fmt: skip
     assert all(a.flags["OVERLAP"] is False for a in seen.values())
     assert {n: a.knobs["ctas"] for n, a in seen.items()} == {
-        "full": 5, "null": 5, "block_q_1": 5, "two_waves": 32, "math_only": 5,
+        "full": 5, "null": 5, "block_q_1": 5, "two_waves": 32, "score_only": 5,
     }  # fmt: skip
 
 
@@ -88,7 +98,7 @@ def test_each_question_has_an_order_of_its_own_seed(
     index_topk: Kernel, index_topk_variants: dict[str, Variant]
 ) -> None:
     over = Overrides({}, {}, {}, rounds=12, order_seed=5)
-    planned = plan(index_topk, index_topk_variants, ["math_only", "serial_filter_only"], over)
+    planned = plan(index_topk, index_topk_variants, ["load_only", "serial_filter_only"], over)
     assert [q.base for q in planned.questions] == ["full", "serial"]
     for i, question in enumerate(planned.questions):
         names = [a.name for a in question.arms]
@@ -111,7 +121,7 @@ def test_an_override_that_one_arm_cannot_have_is_refused(
 
 
 def test_runs_are_paired_balanced_and_numbered(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:
-    runs = list(plan(index_topk, index_topk_variants, ["math_only"], NOTHING).runs())
+    runs = list(plan(index_topk, index_topk_variants, ["load_only"], NOTHING).runs())
     assert [r.run for r in runs] == list(range(36))
     assert Counter((r.round, r.arm.name) for r in runs).most_common(1)[0][1] == 1
     follows = Counter((r.predecessor, r.arm.name) for r in runs if r.predecessor)

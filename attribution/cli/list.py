@@ -47,6 +47,7 @@ def _variants(folder: Any, kernel: Kernel) -> list[dict[str, Any]]:
         {
             "variant": v.name,
             "base": v.base,
+            "beside": list(v.beside),
             "changes": [f"{k}={x}" for k, x in {**v.flags, **v.knobs}.items()],
             "asks": v.asks,
             "expects": [f"{m} {q} {lo:g}..{hi:g}" for m, e in v.expects.items() for q, (lo, hi) in e.items()],
@@ -78,6 +79,7 @@ def _axes(kernel: Kernel) -> list[dict[str, Any]]:
                     "axis": name,
                     "kind": what,
                     "default": default,
+                    "on_a_gpu": None if what == "knob" else axis.gpu or axis.default,
                     "least": axis.least,
                     "multiple_of": multiple,
                     "meaning": axis.doc,

@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Measure variants in balanced rounds, check every output, record, and say what it answers.
 
-    Each variant's base and a null arm (the base again) run in the same rounds.
+    Each variant's base, a null arm (the base again) and the variants that it names as `beside` run in the same rounds.
     """
     from attribution.measure.start import ask, measure
     from attribution.plan import Overrides, plan
@@ -83,7 +83,7 @@ def run(
     asked = ask(found, machine, scope or [], cache, precision, budget, rounds, timeout)
     knobs = asked.knobs(found, integers("--knob", knob or []))
     overrides = Overrides(
-        integers("--shape", shape or []),
+        asked.shape(found, integers("--shape", shape or [])),
         flag_values(found, flag or []),
         knobs,
         distribution,

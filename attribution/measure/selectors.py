@@ -81,7 +81,7 @@ def ask(root: Path, machine: str, axes: Axes) -> Sweep:
     wanted = axes.distributions or (*kernel.distributions, *files)
     knobs = {} if gpu is None else {"sms": gpu.sms}
     plans, skipped = [], []
-    for distribution, shape in itertools.product(wanted, _shapes(kernel, axes)):
+    for distribution, shape in itertools.product(wanted, _shapes(kernel, axes, gpu is not None)):
         if reason := _too_small(kernel, files.get(distribution), shape):
             skipped.append({"distribution": distribution, "shape": shape, "reason": reason})
             continue
@@ -93,10 +93,11 @@ def ask(root: Path, machine: str, axes: Axes) -> Sweep:
     return Sweep(gpu, kernel, tuple(plans), files, tuple(table), tuple(skipped))
 
 
-def _shapes(kernel: Kernel, axes: Axes) -> list[dict[str, int]]:
+def _shapes(kernel: Kernel, axes: Axes, on_gpu: bool) -> list[dict[str, int]]:
     """Every combination of the sizes."""
     names = ("rows", "columns", "k")
-    sizes = (getattr(axes, name) or (kernel.shape[name].default,) for name in names)
+    defaults = kernel.resolve_axes("shape", kernel.gpu_shape() if on_gpu else {})
+    sizes = (getattr(axes, name) or (defaults[name],) for name in names)
     return [dict(zip(names, values, strict=True)) for values in itertools.product(*sizes)]
 
 

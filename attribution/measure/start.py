@@ -37,6 +37,10 @@ class Asked:
     rounds: int
     skips: tuple[scopes.Skip, ...] = ()
 
+    def shape(self, kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+        """The sizes that were given, and on a GPU the kernel's defaults for one."""
+        return {**({} if self.gpu is None else kernel.gpu_shape()), **given}
+
     def knobs(self, kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         """The knobs with the GPU's own number of SMs, where the kernel has that knob.  Raises InputError."""
         if self.gpu is None or "sms" not in kernel.knobs:

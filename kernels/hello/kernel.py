@@ -44,7 +44,7 @@ KERNEL = Kernel(
     name="hello",
     summary="sum of every row of a matrix",
     flags={"VECTOR": Flag(4, "floats of one load", (1, 2, 4)), "TRACE": Flag(0, "0 none, 1 per row", (0, 1))},
-    shape={"rows": Axis(256, "rows"), "columns": Axis(65536, "columns", least=512, multiple=512)},
+    shape={"rows": Axis(256, "rows", gpu=4096), "columns": Axis(65536, "columns", least=512, multiple=512)},
     knobs={"sms": Axis(16, "SMs", most=1 << 16), "ctas": Axis(2, "CTAs", times="sms", most=1 << 20)},
     roles=("sum",),
     events=(Event("load", "sum", waits_for="memory"), Event("reduce", "sum")),

@@ -97,8 +97,8 @@ KERNEL = Kernel(
     summary="fused FP8 indexer scoring + exact top-k",
     flags=FLAGS,
     shape={
-        "q": Axis(144, "query rows"),
-        "n": Axis(8192, "keys", least=TILE_KEYS, multiple=TILE_KEYS),
+        "q": Axis(144, "query rows", gpu=4096),
+        "n": Axis(8192, "keys", least=TILE_KEYS, multiple=TILE_KEYS, gpu=131072),
     },
     knobs={
         "sms": Axis(16, "SMs; on a GPU the device's own number", most=1 << 16),

@@ -70,8 +70,8 @@ KERNEL = Kernel(
     summary="exact top-k of a score matrix, selectors side by side",
     flags={"SELECTOR": Flag("torch_topk", "who selects", (*GPU, *HOST))},
     shape={
-        "rows": Axis(64, "rows"),
-        "columns": Axis(8192, "columns", least=128, multiple=128),
+        "rows": Axis(64, "rows", gpu=1024),
+        "columns": Axis(8192, "columns", least=128, multiple=128, gpu=65536),
         "k": Axis(2048, "entries that are selected", most=4096),
     },
     knobs={"sms": Axis(16, "SMs", most=1 << 16), "ctas": Axis(2, "CTAs", times="sms", most=1 << 20)},

@@ -63,7 +63,10 @@ KERNEL = Kernel(
     name="topk",
     summary="exact top-k of every row of a score matrix",
     flags=FLAGS,
-    shape={"q": Axis(144, "rows"), "n": Axis(8192, "columns", most=operator.COLUMNS_MOST)},
+    shape={
+        "q": Axis(144, "rows", gpu=4096),
+        "n": Axis(8192, "columns", most=operator.COLUMNS_MOST, gpu=131072),
+    },
     knobs={
         "sms": Axis(16, "SMs; on a GPU the device's own number", most=1 << 16),
         "ctas": Axis(64, "persistent CTAs; never more than rows", times="sms", most=1 << 20),

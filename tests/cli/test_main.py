@@ -43,7 +43,7 @@ def test_run_leaves_a_recording_and_json_rows_are_the_table(recorded: Path, attr
     shown = attr("show", recorded, "--json")
     assert shown.code == 0
     answers = {a["arm"]: a for a in json.loads(shown.out)["answers"]}
-    assert set(answers) == {"null", "math_only"}
+    assert set(answers) == {"null", "math_only", "score_only"}
     assert answers["math_only"]["equal_work"] == "equal"
     assert answers["math_only"]["time_ratio"] < 1
     table = attr("show", recorded).out
@@ -132,6 +132,9 @@ def test_list_shows_every_kernel_and_its_variants(attr) -> None:
     one = json.loads(attr("list", "index_topk", "--json").out)
     asks = {v["variant"]: v["asks"] for v in one["variants"]}
     assert asks["math_only"] == "How much time is exposed outside the matrix work: epilogue and selection?"
+    assert {v["variant"]: v["beside"] for v in one["variants"] if v["beside"]} == {"math_only": ["score_only"]}
+    sizes = {a["axis"]: (a["default"], a["on_a_gpu"]) for a in one["axes"]}
+    assert (sizes["q"], sizes["n"], sizes["sms"]) == (("144", 4096), ("8192", 131072), ("16", None))
     assert "math_only" in attr("list", "index_topk").out
 
 
@@ -142,7 +145,7 @@ def test_compare_says_whether_two_recordings_agree(attr, recorded: Path, tmp_pat
     facts = {k: v for k, v in first.manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
     write_tables(tmp_path / "later", "run", later, facts)
     rows = json.loads(attr("compare", recorded, tmp_path / "later", "--json").out)
-    assert {r["arm"]: r["agree"] for r in rows} == {"null": "yes", "math_only": "yes"}
+    assert {r["arm"]: r["agree"] for r in rows} == dict.fromkeys(("null", "math_only", "score_only"), "yes")
     done = attr("compare", recorded, recorded)
     assert (done.code, "again: its rounds would count twice" in done.err) == (2, True)
 

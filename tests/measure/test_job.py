@@ -35,7 +35,7 @@ def recorded(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Recording:
     path = tmp_path_factory.mktemp("job") / "a"
-    asked = planned(index_topk, index_topk_variants, "math_only", "load_only")
+    asked = planned(index_topk, index_topk_variants, "score_only", "load_only")
     return job.execute(asked, index_topk, index_topk_variants, path, quiet)
 
 
@@ -73,8 +73,8 @@ def test_rows_of_all_sms_are_the_rows_of_the_problem(recorded: Recording) -> Non
 
 def test_the_answer_has_equal_work_a_null_arm_and_an_expectation(recorded: Recording) -> None:
     found = answers(recorded).set_index("arm")
-    assert list(found.index) == ["null", "math_only", "load_only"]
-    assert found.loc["math_only", "equal_work"] == "equal"
+    assert list(found.index) == ["null", "score_only", "load_only"]
+    assert found.loc["score_only", "equal_work"] == "equal"
     assert found.loc["load_only", "verdict"] == "faster"
     assert found.loc["load_only", "expected"] == "time_ratio in [0.01, 0.2]"
     assert found.loc["null", "verdict"] in ("same", "undecided")
@@ -188,7 +188,7 @@ def test_a_stopped_job_goes_on_and_measures_no_run_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, path = planned(index_topk, index_topk_variants, "math_only"), tmp_path / "a"
+    asked, path = planned(index_topk, index_topk_variants, "score_only"), tmp_path / "a"
 
     def stop(done: int, total: int, label: str) -> None:
         if done == 7:
@@ -212,7 +212,7 @@ def test_a_stopped_job_goes_on_and_measures_no_run_twice(
 def test_a_recording_is_never_overwritten_unasked_not_even_after_measuring(
     recorded: Recording, index_topk: Kernel, index_topk_variants: dict[str, Variant]
 ) -> None:
-    asked = planned(index_topk, index_topk_variants, "math_only")
+    asked = planned(index_topk, index_topk_variants, "score_only")
     with pytest.raises(InputError, match="never overwritten"):
         job.execute(asked, index_topk, index_topk_variants, recorded.path, quiet)
 
@@ -233,7 +233,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_measured(
             raise OSError(28, "No space left on device")
         return honest(*arguments)
 
-    asked = planned(index_topk, index_topk_variants, "math_only")
+    asked = planned(index_topk, index_topk_variants, "score_only")
     monkeypatch.setattr(partial, "write_parquet", full)
     with pytest.raises(MeasureError, match="No space left"):
         job.execute(asked, index_topk, index_topk_variants, tmp_path / "a", quiet)
