@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from attribution.errors import MeasureError
 from attribution.measure import clocks, graph, timing
 from attribution.measure.stamp import FIELDS
 from attribution.measure.timing import Timed, Turn
+from attribution.recording import open_recording
 from attribution.tables import conform
 
 RUN_MS = 2.0
@@ -118,6 +120,17 @@ def test_warm_ups_fit_into_their_time_and_a_cold_turn_visits_every_copy(
     timing.run_pass(card, [card.turn("a", copies=copies)], Timed(1, longest_ns=longest_ns))  # type: ignore[arg-type]
     assert sum(x.startswith("a") for x in card.log) == warm + 1
     assert "rest 0 ms" in card.log
+
+
+def test_on_a_card_the_flag_tells_the_scope_that_waited_for_the_host_from_the_one_that_did_not(root: Path) -> None:
+    """Planted in the recording: behind its launch the host sleeps, of which a graph knows nothing."""
+    times = open_recording(root / "traces" / "h200-hello-waiting").table("times").astype({"scope": str, "flags": str})
+    late = times["flags"].str.contains(timing.HOST_BOUND)
+    assert times.assign(late=late).groupby("scope")["late"].mean().to_dict() == {
+        "event": 1.0,
+        "graph": 0.0,
+        "trace": 0.0,
+    }
 
 
 def test_a_round_replays_another_instance_and_the_old_one_lives_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
