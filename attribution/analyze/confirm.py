@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attribution.analyze import believable, lastsm, ledger, roofline, spans, tails, witness
+from attribution.analyze import believable, lastsm, ledger, roofline, spans, tails, tiles, witness
 from attribution.analyze.clock import in_cycles
 from attribution.analyze.interventions import rounds_of, tail_law
 from attribution.analyze.ladder import paired
@@ -136,19 +136,21 @@ def tensor(
     found = paired(tables["runs"], cycles, base, [base], where.stage, where.scope)
     rate = flop_per_cycle_sm * sms_of(recording, runs)
     share = witness.measured("", flop / (rate * found.of(base)))
-    rounding = _tile_rounding(recording.manifest["plan"]["shape"], json.loads(str(runs["flags"].iloc[0])))
+    rounding = _tile_rounding(recording, json.loads(str(runs["flags"].iloc[0])))
     counters = tables["counters"]
     mine = counters[counters["run"].isin(runs["run"]) & (counters["stage"] == where.stage)]
     counted, source = _counted(mine, rate)
     return witness.tensor(counted, (share.low, share.value, share.high), source, share.value * rounding)
 
 
-def _tile_rounding(shape: Mapping[str, int], flags: Mapping[str, object]) -> float:
+def _tile_rounding(recording: Recording, flags: Mapping[str, object]) -> float:
     """Share of the products that whole key tiles add to the useful ones; 0 for a kernel without q, n and BLOCK_Q."""
+    shape = recording.manifest["plan"]["shape"]
     if not {"q", "n"} <= set(shape) or "BLOCK_Q" not in flags:
         return 0.0
-    pairs = roofline.tile_pairs(shape["q"], shape["n"], int(str(flags["BLOCK_Q"])))
-    return pairs / roofline.causal_pairs(shape["q"], shape["n"]) - 1
+    q, n, block_q = shape["q"], shape["n"], int(str(flags["BLOCK_Q"]))
+    keys = tiles.tile_keys(block_q, str(recording.manifest["machine"]["kind"]))
+    return tiles.pairs(q, n, block_q, keys) / roofline.causal_pairs(q, n) - 1
 
 
 def _counted(counters: pd.DataFrame, flop_per_cycle: float) -> tuple[NDArray[np.float64], str]:

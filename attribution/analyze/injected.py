@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from attribution.analyze import believable, lastsm, overlap, slack, spans
+from attribution.analyze import believable, lastsm, overlap, slack, spans, tiles
 from attribution.analyze.clock import at_clock_of
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.traced import events_of, traced_runs
@@ -24,6 +26,7 @@ from attribution.errors import InputError
 from attribution.recording import Recording
 
 DELAYS = {"DELAY_ROLE", "DELAY_CYCLES"}
+TILE_ROLES = ("tma", "math")
 ALL_LEVELS = 2
 """Of waits; the reference machine's trace has every one, whatever its flag TRACE says."""
 
@@ -54,13 +57,13 @@ def sweep(
     scope: str | None = None,
     items: int | None = None,
 ) -> Sweep:
-    """The base and all arms that delay `role`.  `items`: how often the role works on the busiest SM, where nothing was traced.
+    """The base and all arms that delay `role`.  `items`: how often the role works on the busiest SM, where no trace tells what was
+    injected; None: as the key tiles of the shape say (`_items`).
 
     Raises InputError when no arm delays it, or the delay cannot be known; DataError.
     """
     runs = recording.table("runs")
-    here = runs[(runs["question"] == base) & (runs["status"] == "ok")].astype({"arm": str, "flags": str})
-    flags = {a: json.loads(f) for a, f in here.drop_duplicates("arm")[["arm", "flags"]].to_numpy().tolist()}
+    flags, ctas = _ran(runs, base)
     arms = [
         a for a in flags if a != "null" and flags[a].get("DELAY_ROLE") == role and _only_delay(flags[base], flags[a])
     ]
@@ -73,6 +76,8 @@ def sweep(
     tick = float(recording.manifest["machine"]["tick_ns"])
     times, mhz = at_clock_of(runs, recording.table("times"), base, stage, scope)
     found = paired(runs, times, base, names, stage, scope, tick)
+    if items is None:
+        items = _items(recording, flags[base], ctas, role)
     worked = {a: _processing(recording, traced_runs(recording, base, a), role, mhz) for a in names}
     rows = []
     for arm in names:
@@ -89,6 +94,27 @@ def sweep(
         rows.append((arm, cycles, 0.0 if arm == base else delay, float(found.of(arm).mean()), source))
     table = pd.DataFrame(rows, columns=["arm", "cycles", "delay_ns", "time_ns", "source"])
     return Sweep(role, table, found, worked[base], mhz)
+
+
+def _ran(runs: pd.DataFrame, base: str) -> tuple[dict[str, dict[str, Any]], int | None]:
+    """Flags of each arm of a question, and how many CTAs its base was launched with (None: no knob of it)."""
+    here = runs[(runs["question"] == base) & (runs["status"] == "ok")].astype({"arm": str, "flags": str, "knobs": str})
+    first = here.drop_duplicates("arm").set_index("arm")
+    knobs = json.loads(first["knobs"].get(base, "{}"))
+    return {str(a): json.loads(f) for a, f in first["flags"].items()}, knobs.get("ctas")
+
+
+def _items(recording: Recording, flags: Mapping[str, Any], ctas: int | None, role: str) -> int | None:
+    """How often TMA or Math works on the busiest SM of a GPU, from the key tiles of the shape; None where that is not known.
+
+    A tile is one item of TMA, and of one of Math's warpgroups, which take turns.
+    """
+    shape = recording.manifest["plan"]["shape"]
+    known = {"q", "n"} <= set(shape) and {"BLOCK_Q", "SCHEDULE", "SELECT_TILES", "MATH_WARPGROUPS"} <= set(flags)
+    if not known or ctas is None or role not in TILE_ROLES or recording.manifest["machine"]["kind"] == "host":
+        return None
+    found = tiles.of_busiest_cta(shape["q"], shape["n"], flags, ctas)
+    return found and round(found / (flags["MATH_WARPGROUPS"] if role == "math" else 1))
 
 
 def _only_delay(base: dict[str, object], arm: dict[str, object]) -> bool:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from attribution.analyze import tiles
 from attribution.errors import DataError
 
 HEADS, DIM = 64, 128
-TILE_KEYS = 128
 TENSOR_PIPES = 4
 """Of an SM; Nsight's cycles of the tensor pipe are added up over them."""
 KEY_BYTES = DIM + 4
@@ -45,14 +45,6 @@ def causal_pairs(q: int, n: int) -> int:
     return q * (n - q) + q * (q + 1) // 2
 
 
-def tile_pairs(q: int, n: int, block_q: int) -> int:
-    """(query, key) pairs of the whole key tiles that batches of `block_q` rows read, up to each batch's last bound."""
-    firsts = range(0, q, block_q)
-    return sum(
-        -(-(n - q + min(first + block_q, q)) // TILE_KEYS) * TILE_KEYS * min(block_q, q - first) for first in firsts
-    )
-
-
 def useful_flop(q: int, n: int) -> int:
     """Multiply and add of every pair, head and dimension."""
     return causal_pairs(q, n) * 2 * HEADS * DIM
@@ -70,13 +62,9 @@ def tflops(flop: float, time_ns: float) -> float:
     return flop / time_ns / 1e3
 
 
-def l2_bytes(q: int, n: int, block_q: int) -> int:
+def l2_bytes(q: int, n: int, block_q: int, tile_keys: int = tiles.HOST_TILE_KEYS) -> int:
     """Key bytes that all query batches read through L2: a batch reads whole tiles up to its last row's bound."""
-    total = 0
-    for first in range(0, q, block_q):
-        end = n - q + min(first + block_q, q)
-        total += -(-end // TILE_KEYS) * TILE_KEYS * KEY_BYTES
-    return total
+    return int(tiles.of_batches(q, n, block_q, tile_keys).sum()) * tile_keys * KEY_BYTES
 
 
 def dram_bytes(q: int, n: int, k: int) -> int:
@@ -92,6 +80,7 @@ def point(
     time_ns: float,
     practical_flop_per_s: float = math.nan,
     chip: Chip | None = None,
+    tile_keys: int = tiles.HOST_TILE_KEYS,
 ) -> dict[str, float]:
     """One version at one shape: rates against both ceilings, intensities, and the floor of its time under each.
 
@@ -110,7 +99,7 @@ def point(
             f"{least / time_ns:.0f} GB/s at q = {q}, n = {n} is above {chip.dram_byte_per_s / 1e9:.0f} of the data sheet: "
             "the inputs were not read from memory"
         )
-    through_l2 = l2_bytes(q, n, block_q)
+    through_l2 = l2_bytes(q, n, block_q, tile_keys)
     return {
         "time_ns": time_ns, "useful_flop": float(flop), "tflops": rate / 1e12,
         "practical_share": rate / practical_flop_per_s, "spec_share": rate / spec,

@@ -4,6 +4,7 @@ In: injected delay per arm in ns on the SM that finishes last, and the whole's t
 Out: `Slack`: T = T0 + before x delay up to the knee, and `slope` x delay beyond.  `before` is what always shows (a longer
 drain), knee - how much longer the role may take before others wait for it, `slope` its criticality then (1: all of it shows).
 Method: Coz, SOSP 2015, with a real delay for the virtual one.
+Where `before` is more than half of `slope` the role has no slack to speak of: it is critical from the first delay on.
 Misuse: a knee above 0 says that a faster role gains no more than `before`; without a knee it may, until another takes over.
 """
 
@@ -25,6 +26,8 @@ KNEES = 101
 BEND = 15.0
 """Gain of a knee over a straight line, in variances of the noise, from which on it is believed: with 7 delays and 20 rounds
 of a straight line it was exceeded in 1 of 500 planted sweeps (bench/attribution.py counts them)."""
+SHOWS = 0.5
+"""Part of the slope beyond a knee from which on what shows before it is no drain any more."""
 _SEED = 20240229
 
 
@@ -32,7 +35,8 @@ _SEED = 20240229
 class Slack:
     """ns and ns per ns, with 95 % intervals over rounds.  verdict: `slack`, `critical`, `hidden` or `undecided`.
 
-    Without a knee `before` and `slope` are the one slope of the line and the knee is 0.
+    Without a knee `before` and `slope` are the one slope of the line and the knee is 0.  `misfit`: of the mean times, the largest
+    distance from the line as a share of the whole; intervals know nothing of it.
     """
 
     role: str
@@ -47,6 +51,7 @@ class Slack:
     before_high: float
     base_ns: float
     largest_ns: float
+    misfit: float
     verdict: str
     reason: str
 
@@ -90,9 +95,17 @@ def fit(delay_ns: Floats, times: Floats, role: str = "") -> Slack:
     verdict, reason = _judge(knee, slope, before, delay, float(found[0, 0]))
     knee = (max(knee[0], 0.0), min(knee[1], float(delay[-1])))
     center = [float(v) for v in found[0]]
+    off = _misfit(found[0], delay, samples[0])
     return Slack(
-        role, center[1], *knee, center[3], *slope, center[2], *before, center[0], float(delay[-1]), verdict, reason
+        role, center[1], *knee, center[3], *slope, center[2], *before, center[0], float(delay[-1]), off, verdict, reason
     )  # fmt: skip
+
+
+def _misfit(found: Floats, delay: Floats, times: Floats) -> float:
+    """Largest distance of `times` [k] from the line of one row of `_bent`, over its base."""
+    base, knee, before, slope = found
+    line = base + before * np.minimum(delay, knee) + slope * np.maximum(0, delay - knee)
+    return float(np.abs(times - line).max() / base)
 
 
 def _straight(delay: Floats, times: Floats) -> Floats:
@@ -147,6 +160,12 @@ def _judge(
 ) -> tuple[str, str]:
     if slope[0] <= 0:
         return "hidden", f"no delay up to {delay[-1]:.4g} ns ({delay[-1] / base:.1%} of the whole) shows in the whole"
+    if knee[0] > 0 and before[0] > SHOWS * slope[1]:
+        follows = f"the whole follows from the first delay on, with {before[0]:.2f} to {before[1]:.2f} ns per ns"
+        return (
+            "critical",
+            f"{follows}, and from {knee[0]:.4g} to {knee[1]:.4g} ns on with {slope[0]:.2f} to {slope[1]:.2f}",
+        )
     if knee[0] > 0:
         shows = f", but for {max(before[0], 0):.2f} to {before[1]:.2f} ns per ns" if before[1] > 0 else ""
         return "slack", f"at least {knee[0]:.4g} ns of delay ({knee[0] / base:.1%} of the whole) do not show{shows}"

@@ -17,6 +17,7 @@ import pandas as pd
 from attribution.analyze import ledger, roofline, stats
 from attribution.analyze.interventions import choose_scope
 from attribution.analyze.ladder import paired, ratio_interval
+from attribution.analyze.tiles import tile_keys
 from attribution.errors import InputError
 from attribution.plan import NULL
 from attribution.recording import Recording
@@ -72,7 +73,8 @@ def _version(
     ns = stats.intervals(found.of(arm))
     chip = roofline.CHIPS.get(str(recording.manifest["machine"]["name"]))
     sizes = (int(shape["q"]), int(shape["n"]), int(flags["K"]), int(flags["BLOCK_Q"]))
-    row = roofline.point(*sizes, float(ns.center[0]), ceiling, chip)
+    keys = tile_keys(sizes[3], str(recording.manifest["machine"]["kind"]))
+    row = roofline.point(*sizes, float(ns.center[0]), ceiling, chip, keys)
     useful = row["useful_flop"]
     # One round has no interval.
     low, high = (roofline.tflops(useful, float(end)) if end > 0 else math.nan for end in (ns.high[0], ns.low[0]))

@@ -20,7 +20,7 @@ def slack(
     ] = None,
     items: Annotated[
         int | None,
-        typer.Option("--items", min=1, help="How often the role works on the busiest SM, where nothing was traced."),
+        typer.Option("--items", min=1, help="How often the role works on the busiest SM, where that is not known."),
     ] = None,
     faster: Annotated[
         float, typer.Option("--faster", min=0, max=1, help="Predict the whole when the role takes this much less.")
@@ -80,7 +80,7 @@ def slack(
         slopes = f"before it {fitted.before:.2f} [{fitted.before_low:.2f}, {fitted.before_high:.2f}], beyond {slopes}"
     print(
         f"knee {fitted.knee_ns / 1e6:.3f} ms [{fitted.knee_low_ns / 1e6:.3f}, {fitted.knee_high_ns / 1e6:.3f}], "
-        f"{slopes} (95 %, {len(found.rounds.rounds)} rounds)"
+        f"{slopes} (95 %, {len(found.rounds.rounds)} rounds); the times lie up to {fitted.misfit:.1%} of the whole off that line"
     )
     if change:
         print(

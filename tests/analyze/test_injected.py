@@ -6,6 +6,7 @@ import pandas as pd
 import planted_gpu
 import pytest
 
+from attribution.analyze import injected
 from attribution.analyze.injected import prediction_test, sweep
 from attribution.errors import InputError
 from attribution.recording import Recording
@@ -100,3 +101,17 @@ def test_the_reference_machine_traces_every_wait_whatever_its_flag_says(
         sweep(recording, "full", "topk")
     monkeypatch.setitem(recording.manifest["machine"], "kind", "host")
     assert sweep(recording, "full", "topk").processing_ns == pytest.approx(BATCHES * TOPK["full"])
+
+
+def test_key_tiles_tell_how_often_tma_and_math_work(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {"BLOCK_Q": 4, "SCHEDULE": "shares", "SELECT_TILES": 100, "SELECT": True, "MATH_WARPGROUPS": 2}
+    monkeypatch.setitem(recording.manifest["plan"], "shape", {"q": 4096, "n": 12288})
+    monkeypatch.setitem(recording.manifest["machine"], "kind", "cuda")
+    found = {role: injected._items(recording, flags, 132, role) for role in ("tma", "math", "topk")}
+    assert found == {"tma": 1246, "math": 623, "topk": None}
+    # Short rows: a batch's selection counts for more than its tiles, so a share is none of tiles.
+    assert injected._items(recording, {**flags, "SELECT_TILES": 200}, 132, "tma") is None
+    assert injected._items(recording, {"BLOCK_Q": 4}, 132, "tma") is None
+    assert injected._items(recording, flags, None, "tma") is None
+    monkeypatch.setitem(recording.manifest["machine"], "kind", "host")
+    assert injected._items(recording, flags, 132, "tma") is None

@@ -53,6 +53,23 @@ def test_a_critical_role() -> None:
     assert found.slope_low < 1 <= found.slope_high + 1e-3
 
 
+def test_a_role_whose_delays_show_before_the_knee_already_is_critical() -> None:
+    found = slack.fit(DELAYS, swept(160e3, 1.1, before=0.8, sd=0.0003), "topk")
+    assert found.verdict == "critical"
+    assert found.before_low < 0.8 < found.before_high
+    assert "from the first delay on, with 0.8" in found.reason
+    most, least = slack.speedup(found, 700e3, 1e6, 0.1)
+    assert -0.06 < most <= 0.1 * 0.7 * -0.8 <= least < -0.05
+
+
+def test_times_off_the_line_are_told() -> None:
+    """A build with a delay in it is another build: planted, it costs two per cent however short the delay."""
+    times = swept(120e3, 0.8)
+    assert slack.fit(DELAYS, times).misfit < 0.004
+    times[:, 1:] *= 1.02
+    assert 0.006 < slack.fit(DELAYS, times).misfit < 0.02
+
+
 def test_a_role_that_never_shows() -> None:
     found = slack.fit(DELAYS, swept(1e9, 1.0), "tma")
     assert found.verdict == "hidden"
