@@ -20,7 +20,7 @@ import pandas as pd
 from attribution.analyze import stats, work
 from attribution.analyze.doubts import doubts, void_reasons
 from attribution.analyze.pairing import only, pair_rounds, point, scoped
-from attribution.analyze.verdict import MARGIN, decide, judge
+from attribution.analyze.verdict import AT_BEST, MARGIN, decide, judge
 from attribution.errors import InputError
 
 
@@ -155,7 +155,7 @@ def contrast(
     if void:
         verdict, reasons = "void", void
     elif blocked:
-        verdict, reasons = "undecided", [f"at best undecided: {b}" for b in blocked] + [reason]
+        verdict, reasons = "undecided", [f"{AT_BEST}{b}" for b in blocked] + [reason]
     else:
         reasons = [reason]
     shared = {"work": equal, "flags": flags, "modes": modes, "margin": margin, **found}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 
 VERDICTS = ("faster", "slower", "same", "undecided", "void")
+AT_BEST = "at best undecided: "
+"""How a contrast marks the reasons that keep it from a verdict."""
 MARGIN = 0.01
 """Default equivalence margin: ratios from 1/1.01 to 1.01 count as the same."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from attribution.analyze.verdict import judge
+from attribution.analyze.verdict import AT_BEST, judge
 from attribution.claim import answers
 from attribution.claim.void import LIST
 from attribution.errors import InputError
@@ -30,9 +30,6 @@ MEASURED = {
 
 MISSING = {"rounds-lost", "rounds-missing"}
 """Flags of a contrast that lacks pairs, or rounds that were planned."""
-
-AT_BEST = "at best undecided: "
-"""How a contrast marks the reasons that keep it from a verdict."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attribution.analyze.verdict import AT_BEST
 from attribution.cli.output import print_rows
 from attribution.show.cells import DASH, harmless, interval_ms, interval_ratio, interval_share, point_names
 from attribution.tables import records
@@ -49,11 +50,15 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     print()
     for row, point in zip(rows, points, strict=True):
         print(harmless(f"{row['arm']} ({', '.join(part for part in (point, row['scope']) if part)}): {row['asks']}"))
-        # Modes that keep a contrast from a verdict are among its reasons already.
-        modes = [mode for mode in row["modes"].split("; ") if mode not in row["reasons"]]
-        details = [row["reasons"], row["work"], *modes]
-        print(harmless(f"    {row['verdict']}: " + "; ".join(d for d in details if d)))
+        print(harmless(f"    {row['verdict']}: {_why(row)}"))
     print(f"\n{scope_sentence(recording)}")
+
+
+def _why(row: dict[str, Any]) -> str:
+    """The reasons, then what was compared or seen and is not among them already: counts of work, modes."""
+    reasons = row["reasons"].replace(AT_BEST, "")
+    seen = [part for field in ("work", "modes") for part in row[field].split("; ") if part not in reasons]
+    return "; ".join(filter(None, [reasons, *seen]))
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,15 @@ def test_two_modes_are_told_once_and_in_ms(attr: Callable[..., Any], tmp_path: P
     for line in lines:
         assert line.count("full: two modes: 1.") == 1, line
         assert line.count(" ms") == line.count("two modes")
+        assert "at best" not in line  # `undecided` stands before it already
+
+
+def test_what_voids_a_contrast_is_told_once_and_beside_it_what_was_equal(attr: Callable[..., Any], tmp_path: Path) -> None:
+    work = {"score_only": {"tensor_instructions": 7.0, "tma_loads": math.nan}}
+    tables = planted.measured({"full": {"full": 1e6, "null": 1e6, "score_only": 8e5}}, work=work)
+    planted.recording(tmp_path / "unequal", tables, planted.ladder_variants())
+    (line,) = (line for line in attr("show", tmp_path / "unequal").out.splitlines() if line.startswith("    void: "))
+    assert [line.count(f"{name}: ") for name in ("tensor_instructions", "tma_loads")] == [1, 1], line
 
 
 def test_what_cannot_be_judged_is_a_sentence(attr: Callable[..., Any], tmp_path: Path) -> None:
