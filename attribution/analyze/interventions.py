@@ -192,8 +192,14 @@ def check_known(recording: Recording, base: str | None) -> str:
 
 
 def choose_scope(times: pd.DataFrame, scope: str | None, stage: str = "main") -> str | None:
-    """`scope`, or the full label of the one to use when there are several: graph before event before others, warm before cold."""
+    """`scope`, or the full label of the one to use when there are several: graph before event before others, warm before cold.
+
+    Raises InputError for a scope (instrument, or instrument/cache/clock) that has no time at all.
+    """
     if scope is not None:
+        labels = ["/".join(row) for row in times[["scope", "cache", "clock"]].drop_duplicates().astype(str).to_numpy()]
+        if scope not in (*labels, *(label.split("/")[0] for label in labels)):
+            raise InputError(f"no time in scope {scope!r}; there are: {', '.join(sorted(labels)) or 'none'}")
         return scope
     here = times[times["stage"] == stage][["scope", "cache", "clock"]].drop_duplicates().astype(str)
     order = ["graph", "event", "cupti", "host-virtual"]

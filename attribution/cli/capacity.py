@@ -59,7 +59,8 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
     if tables["capacity"].empty:
         raise InputError(f"{recording.path.name} counted no failing rows: measure a kernel that names its limits")
     # A kernel without an exception path has no time of the stage that is looked at unasked.
-    check_timed(recording, None if stage == REPAIR else stage, scope)
+    if stage != REPAIR:
+        check_timed(recording, stage)
     runs = tables["runs"]
     runs = runs[(runs["status"] == "ok") & ~runs["arm"].astype(str).str.endswith(TRACED)]
     # A control that selects nothing cannot fail.

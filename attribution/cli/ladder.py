@@ -9,6 +9,7 @@ import typer
 
 from attribution.cli.options import Json, Point, Scope, open_point
 from attribution.cli.output import print_json, print_rows
+from attribution.cli.timed import check_timed
 from attribution.show.cells import interval_ms
 from attribution.tables import records
 
@@ -34,6 +35,7 @@ def ladder(
 
     recording = open_point(path, point)
     top = check_known(recording, base)
+    check_timed(recording, stage)
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
     label = choose_scope(tables["times"], scope, stage)

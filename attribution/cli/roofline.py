@@ -50,7 +50,7 @@ def roofline(
     rows = []
     for recording in opened:
         check_known(recording, None)
-        check_timed(recording, stage, scope)
+        check_timed(recording, stage)
         ceiling = float("nan") if practical_tflops is None else practical_tflops * 1e12
         found = records(versions(recording, stage, scope, ceiling))
         rows += [{"recording": recording.path.name, **row} for row in found]

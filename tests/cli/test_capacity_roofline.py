@@ -85,7 +85,22 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        pytest.param(["capacity", "host-math-only", "--scope", "nope"], "it has: host-virtual", id="capacity-scope"),
+        *(
+            pytest.param(
+                [*words.split(), "--scope", "nope"], "in scope 'nope'; there are: host-virtual/none/none", id=words
+            )
+            for words in (
+                "capacity host-math-only",
+                "roofline host-math-only",
+                "ladder host-math-only",
+                "ledger host-math-only",
+                "tails host-math-only",
+                "slack host-slack --role math",
+                "versus host-math-only full",
+                "selectors host-selectors",
+            )
+        ),
+        pytest.param(["ladder", "host-math-only", "--stage", "nope"], "it has: main, operator", id="ladder-stage"),
         pytest.param(["capacity", "host-math-only", "--stage", "nope"], "it has: main, operator", id="capacity-stage"),
         pytest.param(["scopes", "host-math-only", "--stage", "nope"], "has here operator, main", id="scopes-stage"),
         pytest.param(["explain", "instructions", "h200-topk-counters"], "--arm is missing", id="explain-arm"),

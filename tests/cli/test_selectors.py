@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(
         (["--first", "numpy_sort"], "--first and --second belong together"),
         (["--first", "numpy_sort", "--second", "deepselect"], "were not measured side by side"),
         (["--random", "captured"], "--random captured: there are: normal, ties, mine"),
-        (["--scope", "graph"], "in scope graph; there are: host-virtual"),
+        (["--scope", "graph"], "in scope 'graph'; there are: host-virtual"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
