@@ -98,7 +98,9 @@ def test_two_modes_are_told_once_and_in_ms(attr: Callable[..., Any], tmp_path: P
         assert "at best" not in line  # `undecided` stands before it already
 
 
-def test_what_voids_a_contrast_is_told_once_and_beside_it_what_was_equal(attr: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_voids_a_contrast_is_told_once_and_beside_it_what_was_equal(
+    attr: Callable[..., Any], tmp_path: Path
+) -> None:
     work = {"score_only": {"tensor_instructions": 7.0, "tma_loads": math.nan}}
     tables = planted.measured({"full": {"full": 1e6, "null": 1e6, "score_only": 8e5}}, work=work)
     planted.recording(tmp_path / "unequal", tables, planted.ladder_variants())
