@@ -21,6 +21,9 @@ Knobs = Mapping[str, int]
 Inputs = Mapping[str, Any]
 """Inputs by name: numpy arrays, read-only; FP8 is `ml_dtypes.float8_e4m3fn`."""
 
+EXPECTED = ("time_ratio", "exposed_ns")
+"""Quantities of a contrast that can be expected."""
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -210,7 +213,7 @@ class Variant:
     knobs: Knobs = field(default_factory=dict)
     same: tuple[str, ...] = ()
     expects: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
-    """Machine ("host", "h200", ...) -> quantity ("time_ratio") -> closed interval."""
+    """Machine ("host", "h200", ...) -> quantity (EXPECTED), or size that it speaks of ("q") -> closed interval."""
     factors: tuple[str, str] | None = None
     """The declared factor pair of an interaction term, names of two flags."""
     beside: tuple[str, ...] = ()

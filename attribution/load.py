@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from attribution.declare import FlagValue, Kernel, Variant, nearest
+from attribution.declare import EXPECTED, FlagValue, Kernel, Variant, nearest
 from attribution.errors import InputError
 
 
@@ -146,7 +146,7 @@ def _resolve(
         flags=MappingProxyType(flags),
         knobs=MappingProxyType(knobs),
         same=_same(where, table.get("same", ()), kernel),
-        expects=_expectations(where, table.get("expects", {})),
+        expects=_expectations(where, table.get("expects", {}), kernel),
         factors=_factors(where, table.get("factors"), kernel),
         beside=_beside(where, name, raw),
         stage=str(table.get("stage", "main")),
@@ -193,13 +193,19 @@ def _beside(where: str, name: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(others)
 
 
-def _expectations(where: str, raw: Mapping[str, Any]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Machine -> quantity -> (low, high).  Raises InputError."""
+def _expectations(where: str, raw: Mapping[str, Any], kernel: Kernel) -> dict[str, dict[str, tuple[float, float]]]:
+    """Machine -> quantity or size -> (low, high).  Raises InputError."""
+    known = (*EXPECTED, *kernel.shape)
     out: dict[str, dict[str, tuple[float, float]]] = {}
     for machine, quantities in raw.items():
         if not isinstance(quantities, dict):
             raise InputError(f"{where}: expects.{machine} is {quantities!r}: must be {{ time_ratio = [low, high] }}")
         for quantity, bounds in quantities.items():
+            if quantity not in known:
+                raise InputError(
+                    f"{where}: expects.{machine}.{quantity} is neither a quantity nor a size of kernel {kernel.name}"
+                    f"{nearest(quantity, known)}; there are: {', '.join(known)}"
+                )
             pair = bounds if isinstance(bounds, list) else []
             if len(pair) != 2 or not all(type(b) in (int, float) for b in pair) or not pair[0] <= pair[1]:
                 raise InputError(

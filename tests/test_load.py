@@ -54,6 +54,11 @@ def test_variants_of_the_same_base_can_stand_beside(toy: Path) -> None:
     assert {name: v.beside for name, v in loaded.items() if v.beside} == {"a": ("d",)}
 
 
+def test_an_expectation_may_say_which_sizes_it_speaks_of(toy: Path) -> None:
+    loaded = variants(toy, '[a]\nasks="?"\nexpects={host={time_ratio=[0.5,1],n=[64,128]}}')
+    assert loaded["a"].expects == {"host": {"time_ratio": (0.5, 1.0), "n": (64.0, 128.0)}}
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -70,6 +75,11 @@ def test_variants_of_the_same_base_can_stand_beside(toy: Path) -> None:
         ('[a]\nasks="?"\nsame=["load"]', r"not a quantity of kernel toy; nearest: loads"),
         ('[a]\nasks="?"\nexpects={host={time_ratio=[2,1]}}', r"must be \[low, high\]"),
         ('[a]\nasks="?"\nexpects={host={time_ratio=0.5}}', r"must be \[low, high\]"),
+        ('[a]\nasks="?"\nexpects={host={time_ration=[0,1]}}', r"neither a quantity nor a size .*; nearest: time_ratio"),
+        (
+            '[a]\nasks="?"\nexpects={host={time_ratio=[0,1],m=[1,2]}}',
+            r"expects.host.m is neither a quantity nor a size",
+        ),
         ('[a]\nasks="?"\nexpects={host=[0,1]}', r"must be \{ time_ratio"),
         ('[a]\nasks="?"\nknobs={ctas=0}', r"ctas = 0: allowed is an integer >= 1"),
         ('[a]\nasks="?"\nknobs={cta=1}', r"no knob cta; nearest: ctas"),

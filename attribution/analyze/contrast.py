@@ -20,7 +20,7 @@ import pandas as pd
 from attribution.analyze import stats, work
 from attribution.analyze.doubts import doubts, void_reasons
 from attribution.analyze.pairing import only, pair_rounds, point, scoped
-from attribution.analyze.verdict import AT_BEST, MARGIN, decide, judge
+from attribution.analyze.verdict import AT_BEST, MARGIN, decide, judge, stated_for
 from attribution.errors import InputError
 
 
@@ -218,7 +218,7 @@ def contrasts(
     """A row for each arm, point and scope of a recording: `Contrast.row()` and the expectation.
 
     The base of a group is the arm that its question is named after. `same` and `expects` are by
-    arm: the counters that must be equal, and quantity -> expected interval; `only_arms` None takes
+    arm: the counters that must be equal, and as `stated_for` takes it; `only_arms` None takes
     all; the other options are those of `contrast`. Columns `expected` and `expectation` hold texts, '' where none was written.
     """
     rows = []
@@ -255,7 +255,10 @@ def _scopes(times: pd.DataFrame, scope: str | None) -> list[str]:
 
 def _expected(found: Contrast, expects: Mapping[str, tuple[float, float]]) -> dict[str, str]:
     """The columns `expected` and `expectation` of one contrast."""
-    texts = [f"{name} in [{low:g}, {high:g}]" for name, (low, high) in expects.items()]
-    judged = [found.expectation(name, bounds) for name, bounds in expects.items()]
+    quantities, beyond = stated_for(expects, found.shape)
+    texts = [f"{name} in [{low:g}, {high:g}]" for name, (low, high) in quantities.items()]
+    judged = [found.expectation(name, (low, high)) for name, (low, high) in quantities.items()]
     worst = [word for word in ("refuted", "undecided", "supported") if word in judged]
+    if worst and beyond:
+        texts, worst = [*texts, beyond], ["undecided"]
     return {"expected": "; ".join(texts), "expectation": worst[0] if worst else ""}

@@ -8,6 +8,7 @@ Misuse: `faster` is not "faster by at least the estimate", and `undecided` is no
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 VERDICTS = ("faster", "slower", "same", "undecided", "void")
 AT_BEST = "at best undecided: "
@@ -50,3 +51,17 @@ def judge(low: float, high: float, expected: tuple[float, float]) -> str:
     if high < expected[0] or low > expected[1]:
         return "refuted"
     return "undecided"
+
+
+def stated_for(expects: Mapping[str, Sequence[float]], shape: str) -> tuple[dict[str, Sequence[float]], str]:
+    """What is expected of quantities, and which sizes of `shape` it was not written for, in words: '' when it was.
+
+    `expects`: quantity -> interval, and size -> least and largest that the expectation speaks of; `shape` as `q=8,n=4096`.
+    """
+    sizes = dict(part.split("=", 1) for part in shape.split(",") if "=" in part)
+    beyond = [
+        f"{name} = {sizes[name]}, written for {low:.0f} to {high:.0f}"
+        for name, (low, high) in expects.items()
+        if name in sizes and not low <= float(sizes[name]) <= high
+    ]
+    return {name: bounds for name, bounds in expects.items() if name not in sizes}, "; ".join(beyond)

@@ -8,6 +8,7 @@ Misuse: a verdict belongs to one stage and one scope; it is not carried to anoth
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 
 from attribution.analyze.contrast import contrasts
 from attribution.analyze.traced import check_traces
+from attribution.analyze.verdict import stated_for
 from attribution.claim.void import voided
 from attribution.errors import DataError, InputError
 from attribution.measured import TRACED
@@ -22,6 +24,7 @@ from attribution.plan import NULL
 from attribution.recording import Recording, check_alike
 
 TABLES = ("runs", "times", "checks", "counters")
+ROW = ("question", "arm", "shape", "expected")
 
 
 def answers(recording: Recording, stage: str | None = None, scope: str | None = None) -> pd.DataFrame:
@@ -66,13 +69,17 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
     out = out.iloc[np.argsort(planned, kind="stable")].reset_index(drop=True)
     busiest = busiest_rows(recording)
     out["asks"] = [asked[q, a]["asks"] for q, a in zip(out["question"], out["arm"], strict=True)]
-    for end, name in enumerate(("expected_ratio_low", "expected_ratio_high")):
-        bounds = [asked[q, a]["expects"].get("time_ratio") for q, a in zip(out["question"], out["arm"], strict=True)]
-        out[name] = [
-            math.nan if b is None or not e else float(b[end]) for b, e in zip(bounds, out["expected"], strict=True)
-        ]
+    bands = [_band(asked[q, a]["expects"] if e else {}, s) for q, a, s, e in zip(*(out[c] for c in ROW), strict=True)]
+    out["expected_ratio_low"], out["expected_ratio_high"] = zip(*bands, strict=True)
     out["busiest_sm_rows"] = [busiest.get(arm, math.nan) for arm in out["arm"]]
     return out
+
+
+def _band(expects: Mapping[str, Sequence[float]], shape: str) -> tuple[float, float]:
+    """The ratio of times that was expected at this shape; NaN where none was."""
+    quantities, beyond = stated_for(expects, shape)
+    low, high = (math.nan, math.nan) if beyond else quantities.get("time_ratio", (math.nan, math.nan))
+    return float(low), float(high)
 
 
 def _asked(recording: Recording) -> dict[tuple[str, str], dict[str, Any]]:

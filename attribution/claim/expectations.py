@@ -1,7 +1,7 @@
 """Claims: every expectation that was written before measuring, against what its recording says, with every check.
 
 In: opened recordings.  Out: a frame with one row for each expectation, scope and quantity: supported, refuted or undecided.
-A void or doubtful contrast, a voided recording, or a machine that the expectation does not speak of decides nothing.
+A void or doubtful contrast, a voided recording, or a machine or size that the expectation does not speak of decides nothing.
 Misuse: `supported` is about one interval on one machine, shape and distribution; it is no law.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from attribution.analyze.verdict import AT_BEST, judge
+from attribution.analyze.verdict import AT_BEST, judge, stated_for
 from attribution.claim import answers
 from attribution.claim.void import LIST
 from attribution.errors import InputError
@@ -87,12 +87,18 @@ def _rows(recording: Recording) -> Iterator[dict[str, Any]]:
             continue
         # What is expected of other machines is shown where nothing is expected of this one, and then decides nothing.
         for of in [machine] if machine in stated else list(stated):
-            for quantity, (low, high) in stated[of].items():
-                yield _judged(recording, answer, of, quantity, (float(low), float(high)))
+            quantities, beyond = stated_for(stated[of], answer["shape"])
+            for quantity, (low, high) in quantities.items():
+                yield _judged(recording, answer, of, quantity, (float(low), float(high)), beyond)
 
 
 def _judged(
-    recording: Recording, answer: Mapping[str, Any], of: str, quantity: str, expected: tuple[float, float]
+    recording: Recording,
+    answer: Mapping[str, Any],
+    of: str,
+    quantity: str,
+    expected: tuple[float, float],
+    beyond: str,
 ) -> dict[str, Any]:
     manifest = recording.manifest
     if quantity not in MEASURED:
@@ -101,8 +107,9 @@ def _judged(
         )
     value, low, high = (answer[field] for field in MEASURED[quantity])
     checks = [_machine(of, manifest["machine"]["expects"]), *_contrast(answer)]
+    checks += [Check("sizes", False, beyond)] if beyond else []
     # What spoils a contrast (work, clocks, modes) is among its own reasons already.
-    doubts = [c.detail for c in checks if c.passed is False and c.check in ("machine", "contrast")]
+    doubts = [c.detail for c in checks if c.passed is False and c.check in ("machine", "contrast", "sizes")]
     claim = "undecided" if doubts else judge(low, high, expected)
     interval = _interval(quantity, low, high, expected)
     return {

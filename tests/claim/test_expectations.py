@@ -13,7 +13,8 @@ import planted_gpu as planted
 import pytest
 
 from attribution.claim import answers
-from attribution.claim.expectations import claims, overturned
+from attribution.claim.expectations import MEASURED, claims, overturned
+from attribution.declare import EXPECTED
 from attribution.errors import InputError
 from attribution.recording import Recording, open_recording
 
@@ -65,6 +66,33 @@ def test_an_expectation_of_another_machine_decides_nothing(recorded: Callable[..
     row = only(recorded({"h200": {"time_ratio": (0.7, 0.9)}}))
     assert row["claim"] == "undecided"
     assert row["reason"] == "the expectation speaks of h200, this was measured on planted"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "beyond"),
+    [
+        ({}, ""),
+        ({"q": (64, 4096), "n": (8192, 8192)}, ""),
+        ({"q": (65, 4096)}, "q = 64, written for 65 to 4096"),
+        ({"q": (1, 63), "n": (1, 8191)}, "q = 64, written for 1 to 63; n = 8192, written for 1 to 8191"),
+    ],
+    ids=["no sizes", "the ends count", "one beyond", "both beyond"],
+)
+def test_an_expectation_of_other_sizes_decides_nothing(
+    recorded: Callable[..., Recording], sizes: dict[str, Any], beyond: str
+) -> None:
+    recording = recorded({"planted": {"time_ratio": (0.9, 1.0), **sizes}})
+    row, answer = only(recording), answers(recording).set_index("arm").loc["score_only"]
+    word = "undecided" if beyond else "refuted"
+    assert (row["claim"], answer["expectation"]) == (word, word)
+    assert row["reason"] == (beyond or f"[{row['low']:.4f}, {row['high']:.4f}] lies outside [0.9000, 1.0000]")
+    assert answer["expected"] == "; ".join(filter(None, ["time_ratio in [0.9, 1]", beyond]))
+    assert np.isnan(answer["expected_ratio_low"]) == bool(beyond)
+    assert [c["detail"] for c in row["checks"] if c["check"] == "sizes"] == ([beyond] if beyond else [])
+
+
+def test_what_can_be_declared_can_be_judged() -> None:
+    assert set(MEASURED) == set(EXPECTED)
 
 
 def _unequal(tables: dict[str, pd.DataFrame]) -> None:
