@@ -153,9 +153,9 @@ def noise(
                 f"{recording.path.name} has no time of stage {' or '.join(STAGES)}, which noise is asked of; "
                 f"it has: {', '.join(sorted(stages))}"
             )
-        of = f"of {rounds} rounds" if rounds else "of rounds"
+        size = rounds or min(block_rounds(len(q["arms"])) for q in recording.manifest["plan"]["questions"])
         raise InputError(
-            f"{recording.path.name}: arm {arm} has no block {of} that its base finished as well, of the "
+            f"{recording.path.name}: arm {arm} has no block of {size} rounds that its base finished as well, of the "
             f"{recording.manifest['plan']['rounds']} rounds that were planned"
         )
     return pd.DataFrame(found)
