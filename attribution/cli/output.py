@@ -22,8 +22,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
-def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
-    """Print `columns` (key -> heading; all when None) of the rows, numbers to the right, wrapped to the terminal."""
+def print_rows(rows: Rows, columns: Mapping[str, str] | None = None, room: int = 160) -> None:
+    """Print `columns` (key -> heading; all when None) of the rows, numbers to the right, wrapped to the terminal.
+
+    A pipe has no width: there a table has `room` characters.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -39,9 +42,8 @@ def print_rows(rows: Rows, columns: Mapping[str, str] | None = None) -> None:
     for row in rows:
         # Text, not markup: names come from files.
         table.add_row(*(Text(text(row.get(key))) for key in heads))
-    # A pipe has no width: give tables the room that most of them need.
     wide = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if wide else 160)
+    console = Console(width=None if wide else room)
     # Below this a table is one character a line: rather let the terminal break its lines.
     console.width = max(console.width, 60)
     console.print(table)

@@ -49,6 +49,28 @@ def interval_ratio(row: Mapping[str, Any]) -> str:
     return f"{value:.4f}" if low != low else f"{value:.4f} [{low:.4f}, {high:.4f}]"
 
 
+DOUBT = {"undecided": "?"}
+"""What stands behind a short cell whose verdict is none; a void one is the word."""
+
+
+def short_share(row: Mapping[str, Any], name: str) -> str:
+    """`12.3% [12.0, 12.6]` from NAME and its bounds, marked by the row's verdict."""
+    value, low, high = (100 * row[f"{name}{part}"] for part in ("", "_low", "_high"))
+    return _short(row, f"{value:.1f}%", f"{low:.1f}, {high:.1f}" if low == low else "")
+
+
+def short_ratio(row: Mapping[str, Any]) -> str:
+    """`0.690 [0.689, 0.690]` from time_ratio and its bounds, marked by the row's verdict."""
+    value, low, high = (row[f"time_ratio{part}"] for part in ("", "_low", "_high"))
+    return _short(row, f"{value:.3f}", f"{low:.3f}, {high:.3f}" if low == low else "")
+
+
+def _short(row: Mapping[str, Any], value: str, bounds: str) -> str:
+    if row["verdict"] == "void" or value.startswith("nan"):
+        return "void" if row["verdict"] == "void" else DASH
+    return value + (f" [{bounds}]" if bounds else "") + DOUBT.get(row["verdict"], "")
+
+
 def point_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of each row what sets its point of a sweep apart: shape, distribution, or both; '' where all are of one point."""
     told = [key for key in ("shape", "distribution") if len({str(row[key]) for row in rows}) > 1]

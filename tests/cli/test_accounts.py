@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import planted_gpu
 from attribution.analyze.interventions import choose_scope
 from attribution.cli import explain, ladder, ledger, overlap, slack, tails
 from attribution.errors import InputError
+from attribution.show.cells import short_ratio, short_share
 
 DELAYS = {"d1": 100, "d2": 200, "d3": 400, "d4": 600}
 CTAS = {"full": 4, "ctas_3": 3, "ctas_2": 2, "ctas_1": 1}
@@ -73,6 +75,32 @@ def test_ladder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "OVERLAP x SELECT" in text
     with pytest.raises(InputError, match="questions about full"):
         ladder.ladder(folder / "ladder", base="zzz")
+
+
+def test_a_ladder_of_a_sweep_has_all_points_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    name = Path("h200-index-topk-shapes")
+    ladder.ladder(name, json=True)
+    found = {each["point"]: each for each in answer(capsys)["points"]}
+    assert len(found) == 6
+    ladder.ladder(name, point="q=64,n=131072", json=True)
+    alone = answer(capsys)
+    one = found["q=64,n=131072"]
+    assert (one["steps"], one["interactions"]) == (alone["steps"], alone["interactions"])
+    rungs = {step["rung"] for step in one["steps"]}
+    assert {row["shape"] for row in one["beside"]} == {"q=64,n=131072"}
+    assert "shared" in {row["arm"] for row in one["beside"]}.difference(rungs)
+    ladder.ladder(name)
+    text = capsys.readouterr().out
+    assert all(point in text for point in found)
+    assert "unfused_topk (operator)" in text
+    # A step that is void gives away no number, one that is not decided says so.
+    cells = [
+        short_share({"x": 0.1, "x_low": 0.05, "x_high": 0.2, "verdict": v}, "x")
+        for v in ("measured", "undecided", "void")
+    ]
+    assert cells == ["10.0% [5.0, 20.0]", "10.0% [5.0, 20.0]?", "void"]
+    ratio = {"time_ratio": 0.9, "time_ratio_low": math.nan, "time_ratio_high": math.nan, "verdict": "undecided"}
+    assert [short_ratio(ratio), short_ratio({**ratio, "time_ratio": math.nan})] == ["0.900?", "-"]
 
 
 def test_ledger(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
