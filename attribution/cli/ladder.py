@@ -122,7 +122,7 @@ def _side_by_side(whole: Recording, at: dict[str, Recording], where: tuple[str, 
 def _print(rows: dict[str, dict[str, str]], head: str, points: Iterable[str]) -> None:
     """A table of what -> point -> cell, wide enough for six points."""
     print_rows(
-        [{head: what, **cells} for what, cells in rows.items()], {head: head, **{p: p for p in points}}, room=180
+        [{head: what, **cells} for what, cells in rows.items()], {head: head, **{p: p for p in points}}, room=190
     )
 
 
