@@ -92,7 +92,7 @@ def test_a_ladder_of_a_sweep_has_all_points_side_by_side(capsys: pytest.CaptureF
     ladder.ladder(name)
     text = capsys.readouterr().out
     assert all(point in text for point in found)
-    assert "unfused_topk (operator)" in text
+    assert "(operator)" in text
     # A step that is void gives away no number, one that is not decided says so.
     cells = [
         short_share({"x": 0.1, "x_low": 0.05, "x_high": 0.2, "verdict": v}, "x")
