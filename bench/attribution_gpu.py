@@ -129,7 +129,6 @@ RECORDINGS = {
             *({"q": q, "n": 131072} for q in (64, 512, 2048)),
         ),
         rounds=3,
-        traced_rounds=1,
         scopes=("event", "graph", "ncu"),
     ),
     "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu"), base_turns=3),

@@ -20,7 +20,7 @@ from attribution.analyze import stats
 from attribution.analyze.doubts import blocking
 from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
 from attribution.analyze.pairing import scoped
-from attribution.errors import DataError, InputError
+from attribution.errors import InputError
 from attribution.plan import NULL
 
 CLOSES = 0.02
@@ -210,12 +210,10 @@ def control_share(
     scope: str | None = None,
     build: str = "",
 ) -> tuple[float, float, float]:
-    """1 - T(lower) / T(base), paired: low, value, high (95 %); with `build` of the arms so called, such as the traced ones.
+    """1 - T(lower) / T(base), paired: low, value, high (95 %, NaN of one round); with `build` of the arms so called (`+trace`).
 
     Raises DataError, InputError.
     """
     arms = [lower + build, base + build]
     found = paired(tables["runs"], tables["times"], base, arms, stage, scope)
-    if len(found.rounds) < 2:
-        raise DataError(f"{arms[0]} and {arms[1]} have {len(found.rounds)} round in common: a share needs two")
     return ratio_interval(found.of(arms[1]) - found.of(arms[0]), found.of(arms[1]))

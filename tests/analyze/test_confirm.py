@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,6 @@ import pytest
 from attribution.analyze import clock, confirm, ledger
 from attribution.analyze.book import book
 from attribution.analyze.interventions import interventions
-from attribution.errors import DataError
 from attribution.measured import TRACED
 from attribution.recording import Recording
 
@@ -112,9 +112,17 @@ def test_tensor_cycles_against_arithmetic(tmp_path: Path) -> None:
     assert (lost.verdict, lost.note) == ("no witness", "not known: useful FLOP")
 
 
-def test_one_common_round_has_no_share(tmp_path: Path) -> None:
+def test_one_common_round_has_a_share_without_an_interval(tmp_path: Path) -> None:
     recording = gpu(tmp_path)
     tables = {n: recording.table(n) for n in ("runs", "times")}
     tables["runs"] = tables["runs"][tables["runs"]["round"] == 0]
-    with pytest.raises(DataError, match="a share needs two"):
-        ledger.control_share(tables, "full", "filter_only", scope="graph", build=TRACED)
+    low, value, high = ledger.control_share(tables, "full", "filter_only", scope="graph", build=TRACED)
+    assert 0 < value < 1
+    assert math.isnan(low)
+    assert math.isnan(high)
+    account = confirm.accounts(recording, "full", "full")[0].iloc[:1]
+    where = confirm.Where("main", "graph", 32.0)
+    pairs = confirm.exposed(
+        recording, {**tables, "times": recording.table("times")}, "full", ["filter_only", "full"], account, where
+    )
+    assert {pair.verdict for pair in pairs} == {"not confirmed"}
