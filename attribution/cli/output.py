@@ -81,7 +81,7 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(file=sys.stderr),  # that of now: a command that is run meanwhile may have its own
     )
     with shown:
         task = shown.add_task("starting", total=None)

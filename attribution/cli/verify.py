@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from attribution.cli.options import Json, Traces, traces_folder
-from attribution.cli.output import print_json
+from attribution.cli.output import print_json, progress_bar
 from attribution.errors import DataError, InputError
 from attribution.load import shipped_root
 
@@ -41,16 +41,23 @@ def verify(
 
     found_documents = documents(shipped_root(), paths or ())
     sources = Sources(traces_folder(traces), printed)
-    if update:
-        for document in found_documents:
-            if changed := checks.update(document, sources):
-                print(f"{document.path}: {changed} markers rewritten")
-    found = [*checks.damaged(sources), *(f for d in found_documents for f in checks.verify(d, sources))]
+    found: list[checks.Found] = []
+    rewritten = {}
+    with progress_bar(quiet=json or len(found_documents) == 1) as progress:
+        for done, document in enumerate(found_documents):
+            progress(done, len(found_documents), str(document.path))
+            rewritten[document.path] = checks.update(document, sources) if update else 0
+            found += checks.verify(document, sources)
+        progress(len(found_documents), len(found_documents), str(sources.traces))
+        found += checks.damaged(sources)
     failures = [f for f in found if f.state in checks.FAILURES]
     counts = Counter(f.state for f in found)
     if json:
         print_json({"found": [vars(f) for f in found], **counts})
     else:
+        for path, count in rewritten.items():
+            if count:
+                print(f"{path}: {count} markers rewritten")
         for one in failures:
             print(one)
         for one in found if typed else ():

@@ -297,3 +297,13 @@ def test_no_single_number_comes_from_a_void_row(traces: Path, attr: Callable[...
     fails(attr("verify", document, "--traces", traces), "no source", "the row is void")
     document.write_text(f"<!-- attr {verb} void -->\n<!-- end -->\n")
     assert attr("verify", document, "--update", "--traces", traces).code == 0
+
+
+def test_how_far_it_is_is_shown_while_commands_print_elsewhere(
+    document: Path, traces: Path, attr: Callable[..., Any]
+) -> None:
+    shutil.copy(document, document.with_name("other.md"))
+    done = attr("verify", document, document.with_name("other.md"), "--traces", traces)
+    assert (done.code, done.out) == (0, "2 documents: 10 markers say what their source says, 2 typed\n")
+    assert "2/2" in done.err
+    assert attr("verify", document, document.with_name("other.md"), "--traces", traces, "--json").err == ""
