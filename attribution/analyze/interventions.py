@@ -18,7 +18,7 @@ import pandas as pd
 
 from attribution.analyze import law
 from attribution.analyze.clock import at_clock_of
-from attribution.analyze.ladder import Rounds, paired
+from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.stats import intervals
 from attribution.analyze.traced import traced_runs
 from attribution.errors import DataError, InputError
@@ -51,6 +51,21 @@ class Interventions:
         ctas = list(self.table["ctas"])
         groups = ctas if len(set(ctas)) > 2 else None
         return law.compare(self.table, rounds=self._times(), groups=groups, limit=limit, tick_ns=self.rounds.tick_ns)
+
+    def tail_alone(self) -> pd.DataFrame:
+        """What rows on the busiest SM alone predict of each arm, T being proportional to them, and what they leave.
+
+        Columns: arm, predicted (rows over the base's), measured (time over the base's) and unexplained (measured / predicted), the
+        last two with _low and _high (95 %).  Empty where no arm moves rows.
+        """
+        rows = self.table["busiest_sm_rows"] / self.table["busiest_sm_rows"].iloc[0]
+        base, out = self.rounds.of(str(self.table["arm"].iloc[0])), []
+        for arm, predicted in list(zip(self.table["arm"], rows, strict=True))[1:]:
+            low, value, high = ratio_interval(self.rounds.of(arm), base)
+            measured = {"measured": value, "measured_low": low, "measured_high": high}
+            left = {name.replace("measured", "unexplained"): v / predicted for name, v in measured.items()}
+            out.append({"arm": arm, "predicted": predicted, **measured, **left})
+        return pd.DataFrame(out if (rows != 1).any() else [])
 
     def fit(self) -> law.Fit:
         """The row law on all of them."""

@@ -44,6 +44,7 @@ def tails(
     label = moved.choose_scope(recording.table("times"), scope)
     found = moved.interventions(recording, top, intervention or (), scope=label)
     table, rivals, refused, apart = records(found.table), [], "", records(found.apart)
+    alone = records(found.tail_alone())
     try:
         rivals = records(found.compare())
     except DataError as error:
@@ -55,6 +56,7 @@ def tails(
                 "sms": sms,
                 "interventions": table,
                 "clock_mhz": found.clock_mhz,
+                "tail_alone": alone,
                 "explanations": rivals,
                 "refused": refused,
                 "apart": apart,
@@ -70,6 +72,7 @@ def tails(
     )
     if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"]):
         print(sentence)
+    _print_alone(alone)
     if refused:
         print(f"\nNo law: {refused}")
     else:
@@ -88,6 +91,22 @@ def _print_sms(arm: str, run: int, sms: list[dict[str, Any]], whole: dict[str, A
         f"mean {whole['mean_rows']:.3f}, {whole['idle_sms']} SMs without rows, {whole['waves']} CTAs on the fullest SM; "
         f"last finish {last:.3f} ms, mean {mean:.3f}: tail {1 - mean / last:.1%}"
     )
+
+
+def _print_alone(alone: list[dict[str, Any]]) -> None:
+    if not alone:
+        return
+    print("\nThe tail alone: if time went as rows on the busiest SM")
+    shown = [
+        {
+            **r,
+            **{k: f"{r[k]:.4f} [{r[f'{k}_low']:.4f}, {r[f'{k}_high']:.4f}]" for k in ("measured", "unexplained")},
+            "predicted": f"{r['predicted']:.4f}",
+        }
+        for r in alone
+    ]
+    heads = {"arm": "arm", "predicted": "time ratio by rows", "measured": "measured [95 %]"}
+    print_rows(shown, {**heads, "unexplained": "left over, a factor [95 %]"})
 
 
 def _print_law(rivals: list[dict[str, Any]]) -> None:

@@ -130,10 +130,22 @@ def test_tails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verdicts["ctas"] == "refuted"
     assert verdicts["instructions"] == "not tested"
     assert {r["rows_from"] for r in found["interventions"]} == {"schedule"}
+    # T = 1e5 + 1e4 rows was planted, with 32 rows in the base: what no row takes is what rows leave over.
+    rows = {r["arm"]: r["busiest_sm_rows"] for r in found["interventions"]}
+    assert len(found["tail_alone"]) == len(CTAS) - 1
+    for one in found["tail_alone"]:
+        assert one["predicted"] == rows[one["arm"]] / 32
+        left = (1e5 + 1e4 * rows[one["arm"]]) / 4.2e5 / one["predicted"]
+        assert one["unexplained_low"] < left < one["unexplained_high"]
+        assert one["unexplained_high"] - one["unexplained_low"] < 0.02
     tails.tails(folder / "tails")
-    assert "rows on the busiest SM" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "rows on the busiest SM" in text
+    assert "The tail alone" in text
     tails.tails(folder / "ladder")
-    assert "No law: 1 interventions" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "No law: 1 interventions" in text
+    assert "The tail alone" not in text
 
 
 def test_overlap(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
