@@ -8,7 +8,7 @@ Misuse: `supported` is about one interval on one machine, shape and distribution
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,13 +44,16 @@ class Check:
         return f"{self.check}: {self.detail}"
 
 
-def claims(recordings: Sequence[Recording]) -> pd.DataFrame:
+def claims(
+    recordings: Sequence[Recording], progress: Callable[[int, int, str], None] = lambda done, total, name: None
+) -> pd.DataFrame:
     """A row for each expectation in each scope, in the order of the recordings and their plans.
 
     Columns: COLUMNS; value, low and high are of the 95 % interval, verdict is the contrast's, checks is a list of mappings.
     Raises InputError, DataError.
     """
-    for recording in recordings:
+    for done, recording in enumerate(recordings):
+        progress(done, len(recordings), recording.path.name)
         if (key := _contents(recording)) not in _judged_before:
             _judged_before[key] = list(_rows(recording))
     return pd.DataFrame([row for r in recordings for row in _judged_before[_contents(r)]], columns=COLUMNS)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from attribution.cli.options import Json, Traces, open_each, recordings_in
-from attribution.cli.output import print_json, print_rows
+from attribution.cli.output import print_json, print_rows, progress_bar
 from attribution.show.cells import harmless
 from attribution.tables import records
 
@@ -43,7 +43,9 @@ def claim(
     from attribution.claim import expectations
 
     recordings = open_each(paths, traces) if paths else recordings_in(traces)
-    found = expectations.claims(recordings)
+    with progress_bar(quiet=json or len(recordings) == 1) as progress:
+        found = expectations.claims(recordings, progress)
+        progress(len(recordings), len(recordings), "done")
     rows = records(expectations.overturned(found) if overturned else found)
     counts = {word: int((found["claim"] == word).sum()) for word in ("supported", "refuted", "undecided")}
     if json:

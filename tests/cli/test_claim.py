@@ -63,6 +63,7 @@ def test_many_recordings_are_judged_as_one_by_one(attr: Callable[..., Any], trac
     all_of_them = json.loads(attr("claim", "--traces", traces, "--json").out)["claims"]
     assert all_of_them == [claim for claims in one_by_one for claim in claims]
     assert one_by_one[0] != [{**claim, "recording": "planted"} for claim in one_by_one[1]]
+    assert ["3/3" in attr("claim", *name, "--traces", traces).err for name in ((), ("second",))] == [True, False]
     (traces / "second" / "times.parquet").write_bytes(b"")
     done = attr("claim", "--traces", traces)
     assert (done.code, "was changed after it was written" in done.err) == (1, True)
