@@ -89,8 +89,13 @@ def slack(
         )
     if tested:
         numbers = {k: f"{100 * float(str(v)):.2f}" for k, v in tested.items() if k not in ("arm", "verdict")}
+        took = (
+            f"{numbers['faster']} % less"
+            if float(str(tested["faster"])) > 0
+            else f"{numbers['faster'].lstrip('-')} % more"
+        )
         print(
-            f"test: {test_arm}, in which {role} takes {numbers['faster']} % less: predicted {numbers['predicted_low']} to "
+            f"test: {test_arm}, in which {role} takes {took}: predicted {numbers['predicted_low']} to "
             f"{numbers['predicted_high']} %, measured {numbers['measured']} % [{numbers['measured_low']}, "
             f"{numbers['measured_high']}]: {tested['verdict']}"
         )
