@@ -47,7 +47,7 @@ class Built:
     ) -> tuple[Any, Prepared]:
         """What was made, and its steps ready to run."""
         made = module_of(self.kernel, "operator").make(inputs, self.flags, knobs or {}, **more)
-        return made, Prepared(self.kernel, made.steps(), self.module)
+        return made, Prepared(self.kernel, made.steps(), self.module, int(self.flags["TRACE"]))
 
 
 @cache

@@ -55,14 +55,14 @@ EXACTNESS = {
     ),
     "keys_read_before_they_are_there": Fault(
         (
-            ("math.cuh", "  int barriers = 0;\n", "  int barriers = 0;\n  u32 late = 0;\n"),
-            ("math.cuh", FULL_WAIT, "    late = (late & ~(1u << at)) | keys.phase << at;\n"),
-            ("math.cuh", GIVE_BACK, GIVE_BACK + "    ptx::wait(&s.full[at], late >> at & 1u);\n"),
+            ("steps.cuh", "  u32 fold = 0;\n", "  u32 fold = 0, late = 0;\n"),
+            ("steps.cuh", FULL_WAIT, "    late = (late & ~(1u << at)) | keys.phase << at;\n"),
+            ("steps.cuh", GIVE_BACK, GIVE_BACK + "    ptx::wait(&s.full[at], late >> at & 1u);\n"),
         ),
         {"DELAY_ROLE": "tma", "DELAY_CYCLES": 3000},
     ),
     "scales_given_back_before_they_are_read": Fault(
-        (("math.cuh", WHEN_READ, "    return at;\n"),), {"BLOCK_Q": 1, "KV_STAGES": 4, "TOPK_WARPS": 7}
+        (("steps.cuh", WHEN_READ, "    return at;\n"),), {"BLOCK_Q": 1, "KV_STAGES": 4, "TOPK_WARPS": 7}
     ),
     "keys_overwritten_before_they_are_read": Fault(
         (("tma.cuh", KEY_LOAD, ""), ("tma.cuh", EMPTY_WAIT, KEY_LOAD + EMPTY_WAIT)),
@@ -72,11 +72,11 @@ EXACTNESS = {
 """Wrong selections, each with the delay that makes it show."""
 
 WORK = Fault(
-    (("math.cuh", "part += 64 / shape::SUBTILES) fold += d[part];", "part += 64 / shape::SUBTILES);"),), MATH_ONLY
+    (("steps.cuh", "part += 64 / shape::SUBTILES) fold += d[part];", "part += 64 / shape::SUBTILES);"),), MATH_ONLY
 )
 """A control whose products nobody uses: the compiler removes them, although they are volatile assembly."""
 
-SCORES = Fault((("math.cuh", LAST_STEP + BEHIND_LAST_STEP, BEHIND_LAST_STEP),))
+SCORES = Fault((("steps.cuh", LAST_STEP + BEHIND_LAST_STEP, BEHIND_LAST_STEP),))
 """The last quarter of every product is left out, everywhere."""
 
 LAUNCHES = Fault(

@@ -29,6 +29,7 @@ def _strip(text: str, lanes: list[tuple[str, str]]) -> str:
         if reference:
             text = re.sub(rf",\s*attr::Lane<[^>]*>\s*&\s*{name}\b", "", text)
             text = re.sub(rf",\s*{name}\b(?=\s*[,)])", "", text)
+        text = re.sub(rf"\busing \w+<\w+>::{name};", ";", text)  # a lane of the base
     while match := _TEMPORARY.search(text):
         text = text[: match.start()] + text[_closing(text, match.end() - 1) + 1 :]
     return text

@@ -72,7 +72,7 @@ __device__ __forceinline__ void score_kernel(const CUtensorMap& q_map, const CUt
   const int warp = threadIdx.x / 32;
   if (warp < shape::MATH_WARPS) {
     if constexpr (flag::MATH_WARPGROUPS == 2) ptx::grow_registers<MATH_REGISTERS>();
-    math::Role<M>{s, a, attr::Lane<role::math>(trace, M == math::Mode::main && threadIdx.x == 0)}.run();
+    math::Role<M>{{s, a, attr::Lane<role::math>(trace, M == math::Mode::main && threadIdx.x == 0)}}.run();
   } else {
     if constexpr (flag::MATH_WARPGROUPS == 2) ptx::shrink_registers<OTHER_REGISTERS>();
     if (warp == shape::MATH_WARPS) {

@@ -79,6 +79,7 @@ def illegal(flags: Flags) -> str | None:
         )
     if int(flags["SEGMENT_CAPACITY"]) % 2:
         return f"SEGMENT_CAPACITY = {flags['SEGMENT_CAPACITY']}: candidates are read in pairs, so it must be even"
-    if (size := smem_bytes(flags)) > SMEM_MOST_BYTES:
+    lanes = 1024 if flags["TRACE"] else 0  # static, in front of what has to be aligned to 1024
+    if (size := smem_bytes(flags) + lanes) > SMEM_MOST_BYTES:
         return f"{size} bytes of shared memory at BLOCK_Q {block_q}: at most {SMEM_MOST_BYTES}; lower KV_STAGES"
     return None

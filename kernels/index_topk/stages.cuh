@@ -6,8 +6,9 @@
 namespace stages {
 
 constexpr int PLAN_THREADS = 512;
-// A batch costs at least as much as TopK takes for its rows, in tiles of Math: measured on an H200.
-constexpr int SELECT_TILES = flag::SELECT ? flag::SELECT_TILES * flag::BLOCK_Q / (4 * shape::SUBTILES) : 0;
+// A batch costs at least as much as TopK takes for its rows, in tiles of Math: measured on an H200.  Rungs that leave selection
+// out share the tiles out in the same way: they are to do the same work.
+constexpr int SELECT_TILES = flag::STORE_SCORES ? 0 : flag::SELECT_TILES * flag::BLOCK_Q / (4 * shape::SUBTILES);
 
 using ptx::u32;
 using ptx::u64;

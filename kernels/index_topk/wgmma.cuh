@@ -6,10 +6,12 @@
 
 namespace wgmma {
 
-// Start address, 1024 bytes from one group of 8 rows to the next, 128-byte swizzle.
+// Start address, 1024 bytes from one group of 8 rows to the next, 128-byte swizzle.  By all lanes, of the same tile: what comes
+// from one lane the compiler keeps in uniform registers, where the matrix instruction reads it; else it moves every word there
+// before every instruction.
 __device__ __forceinline__ ptx::u64 descriptor(const void* tile) {
-  return (static_cast<ptx::u64>(1) << 62) | (static_cast<ptx::u64>(1024 >> 4) << 32) |
-         (static_cast<ptx::u64>(1) << 16) | ((ptx::smem(tile) & 0x3FFFF) >> 4);
+  const ptx::u32 low = 1u << 16 | (ptx::smem(tile) & 0x3FFFF) >> 4;
+  return static_cast<ptx::u64>(1u << 30 | 1024 >> 4) << 32 | __shfl_sync(~0u, low, 0);
 }
 constexpr int K_STEP = 32 >> 4;  // 32 bytes along K, in the descriptor's unit
 

@@ -34,7 +34,7 @@ FLAGS: list[dict[str, Any]] = [
     *({"MATH_WARPGROUPS": 1, "SEGMENT_CAPACITY": 1472, "KV_STAGES": n} for n in (1, 3)),
     {"SCHEDULE": "rows"}, {"SCHEDULE": "rows", "BLOCK_Q": 1, "KV_STAGES": 2}, {"SELECT_TILES": 1}, {"SELECT_TILES": 900},
     {"K": 512}, {"K": 1024}, {"K": 512, "BLOCK_Q": 1, "KV_STAGES": 4}, {"TOPK_WARPS": 7}, {"TOPK_WARPS": 7, "OVERLAP": False},
-    {"REDUCE_MATH": "f32", "PINGPONG": False}, {"TRACE": 0, "SEGMENT_CAPACITY": 256},
+    {"REDUCE_MATH": "f32", "PINGPONG": False}, {"SEGMENT_CAPACITY": 256}, {"TRACE": 1}, {"TRACE": 2},
     *DELAYS, *({**d, "OVERLAP": False, "KV_STAGES": 2} for d in DELAYS),
 ]  # fmt: skip
 RANDOM = [{}, {"K": 512}, {"BLOCK_Q": 1, "KV_STAGES": 4}, SHARED, {"REDUCE_MATH": "f32"}, {"SCHEDULE": "rows"}]

@@ -11,6 +11,8 @@
 //   level for this CTA.  An event of another role does not compile.
 // - A (CTA, role) has one lane: elect one thread, and do not open a second lane of the same role in a CTA.
 // - Beyond the lane's capacity nothing is written, but the attempt is counted: loss is a number.
+// - Where a lane stands is kept in static shared memory, 16 bytes a role: registers of the elected thread are registers of all
+//   threads, and a kernel that has none to spare is slowed down by them everywhere.
 // - Hazard: reading the timer orders memory accesses and other volatile asm, not arithmetic in registers, and not
 //   asynchronous work: put `end` behind the wait that makes the work visible.
 #pragma once
@@ -43,17 +45,25 @@ __device__ __forceinline__ unsigned int sm_id() {
   return id;
 }
 
+// Where a lane stands.
+struct Cursor {
+  Record* next;
+  int left;            // room left; below zero: attempts that were lost
+  unsigned int level;  // 0: nothing is recorded
+};
+
 template <role::id Role, bool On = (flag::TRACE > 0)>
 class Lane {
  public:
   // `leader` is true for exactly one thread of this CTA and role.
-  __device__ __forceinline__ Lane(Trace trace, bool leader) : trace_(trace) {
+  __device__ __forceinline__ Lane(Trace trace, bool leader) : trace_(leader ? trace : nullptr) {
     if (!leader) return;
     LaneHeader* header = header_of();
-    level_ = header->level;
-    if (level_ == 0) return;
-    left_ = static_cast<int>(header->capacity);
-    next_ = reinterpret_cast<Record*>(trace_) + header->first;
+    Cursor& at = cursor();
+    at.level = header->level;
+    if (at.level == 0) return;
+    at.left = static_cast<int>(header->capacity);
+    at.next = reinterpret_cast<Record*>(trace_) + header->first;
     header->state = LaneState::open;
     header->sm_begin = sm_id();
     header->clock_begin = cycles();
@@ -68,12 +78,12 @@ class Lane {
     put<Event, 1>(arg);
   }
   __device__ __forceinline__ void close() {
-    if (level_ == 0) return;
+    if (!trace_ || cursor().level == 0) return;
     LaneHeader* header = header_of();
     header->clock_end = cycles();
     header->timer_end_ns = timer_ns();
     header->sm_end = sm_id();
-    header->attempts = static_cast<long long>(header->capacity) - left_;
+    header->attempts = static_cast<long long>(header->capacity) - cursor().left;
     header->state = LaneState::closed;
   }
 
@@ -82,8 +92,10 @@ class Lane {
   __device__ __forceinline__ void put(int arg) {
     static_assert(event::role_of(Event) == Role, "this event belongs to another role");
     if constexpr (flag::TRACE >= event::level_of(Event)) {
-      if (level_ < event::level_of(Event)) return;
-      if (left_ > 0) {
+      if (!trace_) return;
+      Cursor& at = cursor();
+      if (at.level < event::level_of(Event)) return;
+      if (at.left > 0) {
         Record record;
         record.time_ns = timer_ns();
         record.arg = arg;
@@ -92,20 +104,21 @@ class Lane {
         uint4 words;
         memcpy(&words, &record, sizeof(words));
         // One streaming store: a record is never half there, and it does not displace the kernel's data in L2.
-        __stcs(reinterpret_cast<uint4*>(next_++), words);
+        __stcs(reinterpret_cast<uint4*>(at.next++), words);
       }
-      --left_;
+      --at.left;
     }
   }
-  // Found again at the end rather than kept: registers of the elected thread are registers of all threads.
+  __device__ __forceinline__ static Cursor& cursor() {
+    __shared__ Cursor cursors[role::count];
+    return cursors[static_cast<unsigned int>(Role)];
+  }
+  // Found again at the end rather than kept.
   __device__ __forceinline__ LaneHeader* header_of() const {
     const unsigned int cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     return trace_ + (cta * role::count + static_cast<unsigned int>(Role));
   }
-  Trace trace_;
-  Record* next_ = nullptr;
-  unsigned int level_ = 0;  // 0: this thread records nothing
-  int left_ = 0;            // room left; below zero: attempts that were lost
+  Trace trace_;  // null: this thread records nothing
 };
 
 template <role::id Role>
