@@ -129,7 +129,9 @@ RECORDINGS = {
             *({"q": q, "n": 131072} for q in (64, 512, 2048)),
         ),
         rounds=3,
+        traced_rounds=1,
         scopes=("event", "graph", "ncu"),
+        profiled=("full", *RUNGS, "serial", "block_q_1", "block_q_2"),
     ),
     "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu"), base_turns=3),
 }
