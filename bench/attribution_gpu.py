@@ -46,7 +46,8 @@ class Asked:
     """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured.
 
     `profiled`: arms whose main kernel Nsight Compute counts, about a second each; empty: all.  `rest`: of the card after each
-    turn, as a multiple of the turn's work; effects of some per cent need no longer one.
+    turn, as a multiple of the turn's work; effects of some per cent need no longer one.  Scope graph times a stage alone, with a
+    clock of its own; the clock of a stage in scope event is that of the whole operator's sample.
     """
 
     variants: tuple[str, ...]
@@ -100,18 +101,18 @@ RECORDINGS = {
         (LONG,),
         rounds=10,
         traced_rounds=3,
-        scopes=("event", "ncu"),
+        scopes=("event", "graph", "ncu"),
         base_turns=3,
         rest=REST,
     ),
-    "rows": Asked(("score_only", *CTAS), (LONG,), ROWS, rounds=8, scopes=("event", "ncu"), profiled=("full", *CTAS)),
+    "rows": Asked(("score_only", *CTAS), (LONG,), ROWS, rounds=8, scopes=("event", "graph", "ncu"), profiled=("full", *CTAS)),
     "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0),
     "slack": Asked(
         ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"),
         ({"q": 4096, "n": 12288},),
         rounds=8,
         traced_rounds=1,
-        scopes=("event", "ncu"),
+        scopes=("event", "graph", "ncu"),
     ),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
@@ -133,7 +134,7 @@ RECORDINGS = {
         scopes=("event", "graph", "ncu"),
         profiled=("full", *RUNGS, "serial", "block_q_1", "block_q_2"),
     ),
-    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "ncu"), base_turns=3),
+    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "graph", "ncu"), base_turns=3),
 }
 
 
