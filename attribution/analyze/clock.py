@@ -38,8 +38,15 @@ def at_clock_of(
     return cycles.assign(time_ns=cycles["time_ns"] * 1e3 / mhz), mhz
 
 
-def clock_sentence(base: str, mhz: float, kind: str) -> str:
-    """What the reader must know of such times; '' where they are as measured, and on the reference machine with its one clock."""
+def clock_sentence(base: str, mhz: float, kind: str, scope: str = "") -> str:
+    """What the reader must know of such times of one stage; '' where they are as measured, and on the reference machine with its
+    one clock.
+    """
     if math.isnan(mhz) or kind == "host":
         return ""
-    return f"Times are at {base}'s clock, {mhz:.0f} MHz (cycles / clock): arms ran at unlike clocks."
+    whole = (
+        "  In scope event that is the whole operator's, and overstates the stage's."
+        if scope.startswith("event/")
+        else ""
+    )
+    return f"Times are at {base}'s clock, {mhz:.0f} MHz (cycles / clock): arms ran at unlike clocks.{whole}"

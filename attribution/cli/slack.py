@@ -72,7 +72,7 @@ def slack(
             "source": "from",
         },
     )
-    if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"]):
+    if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"], found.rounds.scope):
         print(sentence)
     print(f"\n{fitted}")
     slopes = f"slope {fitted.slope:.2f} [{fitted.slope_low:.2f}, {fitted.slope_high:.2f}]"

@@ -70,7 +70,7 @@ def tails(
         [{**r, "time_ns": r["time_ns"] / 1e6} for r in table],
         {**{k: k.replace("_", " ") for k in table[0]}, "time_ns": "ms"},
     )
-    if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"]):
+    if sentence := clock_sentence(top, found.clock_mhz, recording.manifest["machine"]["kind"], found.rounds.scope):
         print(sentence)
     _print_alone(alone)
     if refused:

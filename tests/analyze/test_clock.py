@@ -42,6 +42,8 @@ def test_a_law_of_cycles_survives_clocks_that_differ() -> None:
         assert bool(np.abs(errors).max() <= law.LIMIT) == holds
     assert at_one_clock["time_ns"].iloc[3] == pytest.approx(1.1e6, rel=0.002)
     assert "1000 MHz" in clock.clock_sentence("full", mhz, "cuda")
+    by_scope = [clock.clock_sentence("full", mhz, "cuda", s) for s in ("graph/warm/as-found", "event/warm/as-found")]
+    assert ["overstates" in sentence for sentence in by_scope] == [False, True]
 
 
 def test_without_a_clock_times_are_left_alone() -> None:
