@@ -17,9 +17,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from attribution.analyze.contrast import contrasts
 from attribution.analyze.pairing import scoped
 from attribution.errors import DataError
+from attribution.recording import Recording
 
+HELD = ("candidates", "scanned")
+"""Counters of what the lists hold and what selection walks over: unlike where rows fail."""
 CAUSES = ("fits", "segment", "row", "underflow")
 
 
@@ -141,6 +145,24 @@ def exception_path(tables: Mapping[str, pd.DataFrame], stage: str = "repair", sc
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def against_base(recording: Recording, tables: Mapping[str, pd.DataFrame], scope: str | None = None) -> pd.DataFrame:
+    """The complete operator of each arm against its base: `contrasts` over tables runs, times, checks and counters.
+
+    Equal work is that of main but HELD: what one layout drops and repairs and another keeps is the question.
+    """
+    variants = recording.manifest["variants"]
+    return contrasts(
+        tables["runs"],
+        tables["times"],
+        tables["checks"],
+        tables["counters"][tables["counters"]["stage"] == "main"],
+        stage="operator",
+        scope=scope,
+        same={arm: [q for q in facts["same"] if q not in HELD] for arm, facts in variants.items()},
+        tick_ns=float(recording.manifest["machine"]["tick_ns"]),
+    )
 
 
 def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float, float]:

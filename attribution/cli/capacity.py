@@ -50,7 +50,6 @@ def capacity(
 def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, list[dict[str, Any]]]:
     """Rows of the three tables.  Raises InputError for a recording without them, DataError."""
     from attribution.analyze import capacity as limits
-    from attribution.analyze.contrast import contrasts
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.analyze.versions import computes_all
 
@@ -69,14 +68,7 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
     failed = limits.by_layout(runs, limits.failures(runs, counted))
     label = choose_scope(tables["times"], scope, stage)
     path = limits.exception_path({**tables, "runs": runs}, stage, label)
-    variants = recording.manifest["variants"]
-    asked = {arm: facts["same"] for arm, facts in variants.items()}
-    # That one layout repairs rows which another keeps is the question, not unequal work: main must be equal.
-    in_main = tables["counters"][tables["counters"]["stage"] == "main"]
-    against = contrasts(
-        runs, tables["times"], tables["checks"], in_main, stage="operator", scope=label, same=asked,
-        tick_ns=float(recording.manifest["machine"]["tick_ns"]),
-    )  # fmt: skip
+    against = limits.against_base(recording, {**tables, "runs": runs}, label)
     frames = {"failures": failed, "exception_path": path, "against_base": against}
     return {k: [r for r in records(f) if r["arm"] != NULL] for k, f in frames.items()}
 

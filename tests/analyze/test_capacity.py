@@ -11,6 +11,8 @@ import pytest
 
 from attribution.analyze import capacity
 from attribution.errors import DataError
+from attribution.load import shipped_root
+from attribution.recording import open_recording
 from attribution.tables import conform
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
@@ -124,3 +126,20 @@ def test_shapes_are_not_mixed_and_launches_are_counted_by_their_sizes() -> None:
     mine = found[found["arm"] == "full"]
     assert mine["shape"].tolist() == ["q=64,n=8192", "q=64,n=16384"]
     assert mine["launches"].tolist() == [3, 3]
+
+
+def test_what_a_layout_drops_is_the_question_and_other_work_is_not() -> None:
+    recording = open_recording(shipped_root() / "traces" / "h200-index-topk-capacity")
+    tables = {n: recording.table(n) for n in ("runs", "times", "checks", "counters")}
+
+    def verdict() -> str:
+        found = capacity.against_base(recording, tables, "event").set_index(["distribution", "arm"])
+        return str(found.loc[("overflow", "shared"), "verdict"])
+
+    assert verdict() == "faster"
+    runs, counters = tables["runs"], tables["counters"]
+    mine = runs.loc[(runs["arm"] == "shared") & (runs["distribution"] == "overflow"), "run"]
+    planted = counters["run"].isin(mine) & (counters["metric"] == "tma_loads")
+    assert planted.any()
+    tables["counters"] = counters.assign(value=counters["value"].where(~planted, counters["value"] + 4))
+    assert verdict() == "void"
