@@ -89,7 +89,8 @@ def operator_account(
 def _gaps(ns: np.ndarray, low: float, high: float, tick: float) -> tuple[str, str]:
     allowed = 0.0 if math.isnan(tick) else tick
     if float(ns.mean()) < -allowed and not high >= -allowed:
-        return "void", "the stages take longer than the operator: they overlap, were not timed on one timeline, or the events between them take time"
+        why = "they overlap, were not timed on one timeline, or the events between them take time"
+        return "void", f"the stages take longer than the operator: {why}"
     if not ns.any():
         return "measured", "exactly 0 in every run: here the operator is the sum of its stages by construction"
     return "measured", "operator minus its stages, run by run"
