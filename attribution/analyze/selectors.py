@@ -17,6 +17,7 @@ import pandas as pd
 
 from attribution.analyze.contrast import estimate
 from attribution.analyze.doubts import blocking
+from attribution.analyze.modes import two_modes
 from attribution.analyze.pairing import scoped
 from attribution.analyze.verdict import decide
 from attribution.errors import DataError
@@ -207,6 +208,21 @@ def sensitivity(found: pd.DataFrame, random: str) -> pd.DataFrame:
             ratio = both["time_ns"] / both["time_ns_random"]
             rows.append((selector, distribution, ratio.min(), ratio.max(), len(both)))
     return pd.DataFrame(rows, columns=["selector", "distribution", "least", "most", "shapes"])
+
+
+def in_two_modes(runs: pd.DataFrame, times: pd.DataFrame, scope: str, tick_ns: float = math.nan) -> pd.DataFrame:
+    """Selectors, the null arm too, whose samples at a point lie in two modes.  `cells` decides by rounds all the same.
+
+    Columns: POINT, selector, lower_ns, lower (samples), upper_ns, upper.
+    """
+    placed = points(runs)[["run", *POINT, "arm"]].rename(columns={"arm": "selector"})
+    timed = scoped(times[times["stage"] == STAGE], scope).merge(placed, on="run")
+    rows = []
+    for key, mine in timed.groupby([*POINT, "selector"], sort=False):
+        if found := two_modes(mine["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):
+            values = zip(found.values, found.counts, strict=True)
+            rows.append([*key, *itertools.chain.from_iterable(values)])
+    return pd.DataFrame(rows, columns=[*POINT, "selector", "lower_ns", "lower", "upper_ns", "upper"])
 
 
 def selected_again(runs: pd.DataFrame, capacity: pd.DataFrame) -> pd.DataFrame:

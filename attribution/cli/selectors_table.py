@@ -27,13 +27,14 @@ class Answer:
     cells: pd.DataFrame
     crossovers: pd.DataFrame
     sensitivity: pd.DataFrame
+    two_modes: pd.DataFrame
     selected_again: pd.DataFrame
     rules: list[Rule]
     pair: tuple[str, str]
     claims: list[str]
 
     def json(self) -> dict[str, Any]:
-        names = ("cells", "crossovers", "sensitivity", "selected_again")
+        names = ("cells", "crossovers", "sensitivity", "two_modes", "selected_again")
         frames = {name: records(getattr(self, name)) for name in names}
         return {
             "recording": self.recording.path.name,
@@ -69,7 +70,7 @@ def answer(recording: Recording, scope: str | None, first: str | None, second: s
     pair = (first, second) if first and second else dispatch.most_sensitive(found)
     return Answer(
         recording, label, found, selectors.crossovers(found), selectors.sensitivity(found, random),
-        selectors.selected_again(runs, recording.table("capacity")),
+        selectors.in_two_modes(runs, times, label, tick), selectors.selected_again(runs, recording.table("capacity")),
         [dispatch.rule(found, over, needs) for over in (names, captured) if over], pair,
         dispatch.claims(found, *pair, [random]),
     )  # fmt: skip
@@ -103,13 +104,19 @@ def show(found: Answer) -> None:
     print_rows([_crossover(row) for row in records(changing)])
     print("\nTime on another distribution over that on the random one, same shape (unpaired)")
     print_rows([{**row, **{n: f"{row[n]:.2f} x" for n in ("least", "most")}} for row in records(found.sensitivity)])
+    for row in records(found.two_modes):
+        modes = ", ".join(f"{row[which]} samples at {row[which + '_ns'] / 1e6:.3f} ms" for which in ("lower", "upper"))
+        print(f"{_at(row)}: two modes: {modes}")
     for row in records(found.selected_again):
-        at = f"{row['distribution']}, rows={row['rows']}, columns={row['columns']}, k={row['k']}"
-        print(f"{row['selector']} on {at}: {row['failures']} of {row['of']} rows were selected again: {row['limit']}")
+        print(f"{_at(row)}: {row['failures']} of {row['of']} rows were selected again: {row['limit']}")
     print("\nA dispatch rule, by the best worst case")
     for rule in found.rules:
         print("\n".join(rule.lines()))
     print("\n" + "\n".join([*found.claims, "", scope_sentence(found.recording)]))
+
+
+def _at(row: dict[str, Any]) -> str:
+    return f"{row['selector']} on {row['distribution']}, rows={row['rows']}, columns={row['columns']}, k={row['k']}"
 
 
 def _row(cells: pd.DataFrame, mine: pd.DataFrame, base: str) -> dict[str, Any]:

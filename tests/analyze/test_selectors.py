@@ -146,6 +146,21 @@ def test_samples_of_the_clock_or_the_host_decide_nothing(tables: dict[str, pd.Da
     assert set(selectors.crossovers(found)["words"]) == {"undecided at every width"}
 
 
+def test_planted_modes_are_named_where_they_are(tables: dict[str, pd.DataFrame]) -> None:
+    assert selectors.in_two_modes(tables["runs"], tables["times"], SCOPE, 1.0).empty
+    runs = tables["runs"]
+    mine = runs[(runs["arm"] == "steep") & (runs["distribution"] == "shifted")]
+    mine = mine[mine["shape"].astype(str).str.contains("columns=1024,")]
+    times = tables["times"].copy()
+    slow = times["run"].isin(mine["run"].iloc[:3])
+    times.loc[slow, "time_ns"] *= 2
+    found = selectors.in_two_modes(runs, times, SCOPE, 1.0)
+    (row,) = found.to_dict("records")
+    assert (row["selector"], row["distribution"], row["columns"]) == ("steep", "shifted", 1024)
+    assert row["upper_ns"] / row["lower_ns"] == pytest.approx(2, rel=0.01)
+    assert (row["upper"], row["lower"] + row["upper"]) == (slow.sum(), times["run"].isin(mine["run"]).sum())
+
+
 def test_the_rule_takes_the_best_worst_case_by_width(cells: pd.DataFrame) -> None:
     rule = dispatch.rule(cells, ["normal"], {})
     assert [(s.low, s.high, s.selector) for s in rule.spans] == [(1024, 2048, "steep"), (4096, 16384, "flat")]
