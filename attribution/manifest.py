@@ -123,6 +123,17 @@ MEASURED = {
 }
 """Key -> rule, of recordings of kind `run`."""
 
+_WIDTH = _number("a finite number above 0", lambda v: v > 0)
+STOPPED = {
+    "stopping": {
+        "precision": _WIDTH,
+        "scope": NAME,
+        "reached": Rule("true or false", lambda v: isinstance(v, bool)),
+        "reason": TEXT,
+        "half_widths": Each(Rule(f"{_WIDTH.words}, or null", lambda v: v is None or _WIDTH.holds(v))),
+    },
+}
+"""Key -> rule, where a stopping rule ended it."""
 _SHAPE = Each(_whole(0, 2**62), least=1)
 COMPARED = {
     "points": Each({"shape": _SHAPE, "distribution": NAME}, listed=True, least=1),
@@ -153,6 +164,8 @@ def check_manifest(manifest: Any, where: str, protocol: int) -> None:
             raise DataError(f"{where}: tables names {name[:80]!r}, which is no table; there are: {', '.join(TABLES)}")
     if manifest["kind"] == "run":
         _check(manifest, MEASURED, "", where)
+        if "stopping" in manifest:
+            _check(manifest, STOPPED, "", where)
         if "selectors" in manifest:
             _check(manifest, COMPARED, "", where)
         if manifest["machine"]["kind"] == "host":  # no virtual time supports what was expected of a GPU

@@ -17,6 +17,7 @@ import pandas as pd
 from attribution.analyze.contrast import contrasts
 from attribution.analyze.traced import check_traces
 from attribution.analyze.verdict import stated_for
+from attribution.claim.unreached import unreached
 from attribution.claim.void import voided
 from attribution.errors import DataError, InputError
 from attribution.measured import TRACED
@@ -63,7 +64,7 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
             planned_rounds=int(recording.manifest["plan"]["rounds"]),
         )
         parts.append(found)
-    out = voided(pd.concat(parts, ignore_index=True), recording)
+    out = voided(unreached(pd.concat(parts, ignore_index=True), recording), recording)
     places = {key: i for i, key in enumerate(asked)}
     planned = [places[q, a] for q, a in zip(out["question"], out["arm"], strict=True)]
     out = out.iloc[np.argsort(planned, kind="stable")].reset_index(drop=True)
