@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from attribution.declare import Check
 from bench import goals
 
 
@@ -51,3 +55,58 @@ def test_instructions_are_divided_by_the_pairs_inside_the_bounds(
     monkeypatch.setattr("bench.goals.subprocess.run", lambda *a, **k: Done())
     row = goals.instructions(4, 123)
     assert (row.measured, row.met) == (str(each), met)
+
+
+@pytest.mark.parametrize(("without_ms", "met"), [(0.998, True), (0.99, False)])
+def test_what_repair_costs_when_it_has_nothing_to_do(without_ms: float, met: bool) -> None:
+    times = {"full": [1.0, 1.0], "without_repair": [without_ms] * 2}
+    assert goals.repair("Q", 0, times).met is met
+
+
+def test_a_row_that_failed_is_no_measurement_of_an_idle_exception_path() -> None:
+    row = goals.repair("Q", 3, {"full": [1.0], "without_repair": [1.0]})
+    assert (row.met, row.measured) == (None, "not measured: 3 rows failed")
+
+
+class Found:
+    """Stands for a kernel's GPU module: the output of an operator is what its check says."""
+
+    def reference(self, *_: object) -> None: ...
+
+    def check(self, inputs: object, output: list[bool], *_: object) -> list[Check]:
+        return [Check("planted", output[0], "wrong")]
+
+
+class Arm:
+    """An operator whose output goes wrong while it is timed."""
+
+    def __init__(self) -> None:
+        self.operator, self.runs = SimpleNamespace(output=[True]), 0
+
+    def poison(self) -> None: ...
+
+    def run(self) -> None:
+        self.runs += 1
+
+    def graph(self, stage: str = "operator") -> object:
+        return lambda: None
+
+
+def test_each_operator_that_selects_is_checked_again_behind_the_last_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: one goes wrong meanwhile, in turn the fused one, the same again, and each unfused pipeline."""
+    for broken in range(4):
+        made: list[Any] = [Arm() for _ in range(4)]
+        shape = object.__new__(goals.Shape)
+        shape.__dict__.update(gpu=Found(), inputs={}, size={}, flags={}, checked=[], wrong=[], full=made[0])
+        waiting = iter(made[1:])
+        shape.__dict__.update(arm=lambda waiting=waiting, **_: next(waiting), scorer=lambda: lambda: None)
+
+        def timed(arms: dict[str, object], arm: Arm = made[broken]) -> dict[str, list[float]]:
+            arm.operator.output[0] = False
+            return {name: [1.0] for name in arms}
+
+        monkeypatch.setattr(goals, "paired", timed)
+        shape.check(made[0])
+        shape.times({})
+        assert [arm.runs for arm in made] == [2, 2, 2, 2]
+        assert shape.wrong == ["planted: wrong"]
