@@ -100,6 +100,30 @@ def measured(rows: int, columns: int, copying: Copy, arch: str) -> dict[str, lis
     return times
 
 
+def compared(rows: int, columns: int, times: dict[str, list[float]]) -> Iterator[tuple[str, float, str]]:
+    """What the samples of one shape say, measured now or kept."""
+    what = f"topk Q {rows} N {columns}"
+    yield f"{what}: torch.topk / topk", ratio(times, "torch", "topk"), ">= 1.2" if rows == 4096 else "> 1"
+    for name in (n for n in times if n not in ("topk", "again", "torch", "copy")):
+        yield (
+            f"{what}: {name} / topk",
+            ratio(times, name, "topk"),
+            ">= 1.2" if (rows, columns) in GOALS else "reported",
+        )
+    yield f"{what}: null pair", ratio(times, "again", "topk"), "1.00"
+    if rows == 4096:
+        matrix = 4 * rows * columns / (2 * COPY_BYTES)  # one read of it, in copies
+        share = matrix * ratio(times, "copy", "topk")
+        yield (
+            f"{what}: one read of the matrix, of the copy bandwidth",
+            share,
+            ">= 0.55" if columns in WIDE else "reported",
+        )
+        for tier, ms in zip(("as shipped", "512 threads"), DEEPSELECT_MS.get(columns, ()), strict=False):
+            copies = ms * 1e-3 * DEEPSELECT_COPY_BYTE_PER_S / (2 * COPY_BYTES)
+            yield f"{what}: DeepSelect {tier} / topk, both in copies", copies * ratio(times, "copy", "topk"), "> 1"
+
+
 def ratios() -> Iterator[tuple[str, float, str]]:
     found = find()
     if not isinstance(found, Gpu):
@@ -108,27 +132,9 @@ def ratios() -> Iterator[tuple[str, float, str]]:
 
     copying, kept = Copy(), {}
     for rows, columns in (*((4096, n) for n in WIDTHS), *FEW_ROWS):
-        what, times = f"topk Q {rows} N {columns}", measured(rows, columns, copying, found.arch)
+        times = measured(rows, columns, copying, found.arch)
         kept[f"{rows}x{columns}"] = times
-        yield f"{what}: torch.topk / topk", ratio(times, "torch", "topk"), ">= 1.2" if rows == 4096 else "> 1"
-        for name in (n for n in times if n not in ("topk", "again", "torch", "copy")):
-            yield (
-                f"{what}: {name} / topk",
-                ratio(times, name, "topk"),
-                ">= 1.2" if (rows, columns) in GOALS else "reported",
-            )
-        yield f"{what}: null pair", ratio(times, "again", "topk"), "1.00"
-        if rows == 4096:
-            matrix = 4 * rows * columns / (2 * COPY_BYTES)  # one read of it, in copies
-            share = matrix * ratio(times, "copy", "topk")
-            yield (
-                f"{what}: one read of the matrix, of the copy bandwidth",
-                share,
-                ">= 0.55" if columns in WIDE else "reported",
-            )
-            for tier, ms in zip(("as shipped", "512 threads"), DEEPSELECT_MS.get(columns, ()), strict=False):
-                copies = ms * 1e-3 * DEEPSELECT_COPY_BYTE_PER_S / (2 * COPY_BYTES)
-                yield f"{what}: DeepSelect {tier} / topk, both in copies", copies * ratio(times, "copy", "topk"), "> 1"
+        yield from compared(rows, columns, times)
         torch.cuda.empty_cache()
     if folder := os.environ.get("ATTR_BENCH_OUT"):
         facts = {"card": torch.cuda.get_device_name(), "torch": torch.__version__, "k": K, "milliseconds": kept}
