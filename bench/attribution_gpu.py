@@ -105,7 +105,9 @@ RECORDINGS = {
         base_turns=3,
         rest=REST,
     ),
-    "rows": Asked(("score_only", *CTAS), (LONG,), ROWS, rounds=8, scopes=("event", "graph", "ncu"), profiled=("full", *CTAS)),
+    "rows": Asked(
+        ("score_only", *CTAS), (LONG,), ROWS, rounds=8, scopes=("event", "graph", "ncu"), profiled=("full", *CTAS)
+    ),
     "versions": Asked(VERSIONS, (LONG,), rounds=8, traced_rounds=0),
     "slack": Asked(
         ("delayed_tma_*", "delayed_math_*", "delayed_topk_*", "scan_reserved"),
@@ -134,7 +136,9 @@ RECORDINGS = {
         scopes=("event", "graph", "ncu"),
         profiled=("full", *RUNGS, "serial", "block_q_1", "block_q_2"),
     ),
-    "block-q": Asked(("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "graph", "ncu"), base_turns=3),
+    "block-q": Asked(
+        ("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "graph", "ncu"), base_turns=3
+    ),
 }
 
 
