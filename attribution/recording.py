@@ -38,13 +38,9 @@ KEPT_ROWS = 50_000
 """Rows of a table that stays in memory once it was read: reading a small one costs more than it does."""
 
 MUST_AGREE = (
-    ("schema",),
-    ("protocol",),
-    ("kind",),
-    ("machine", "kind"),
-    ("machine", "name"),
-    ("machine", "sms"),
-    ("kernels",),
+    *((key,) for key in ("schema", "protocol", "kind", "kernels")),
+    *(("machine", key) for key in ("kind", "name", "sms", "driver", "compiler", "torch")),
+    *(("measuring", key) for key in ("rest", "warm_ups")),
 )
 """Places in two manifests that must hold the same values before their rows may stand in one table."""
 

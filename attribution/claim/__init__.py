@@ -19,10 +19,10 @@ from attribution.analyze.traced import check_traces
 from attribution.analyze.verdict import stated_for
 from attribution.claim.unreached import unreached
 from attribution.claim.void import voided
-from attribution.errors import DataError, InputError
+from attribution.errors import InputError
 from attribution.measured import TRACED
 from attribution.plan import NULL
-from attribution.recording import Recording, check_alike
+from attribution.recording import Recording
 
 TABLES = ("runs", "times", "checks", "counters")
 ROW = ("question", "arm", "shape", "expected")
@@ -123,27 +123,3 @@ def scope_sentence(recording: Recording) -> str:
             "it shows mechanisms and says nothing about a GPU's speed."
         )
     return f"Measured on {machine['name']} ({machine['sms']} SMs)."
-
-
-def compare_answers(first: Recording, second: Recording, stage: str | None = None) -> pd.DataFrame:
-    """One row an arm that both have: both ratios with intervals, and whether they agree.
-
-    `agree` when the intervals of the two log-ratios, taken as independent, leave room for no difference:
-    |difference| <= sqrt(half-width^2 + half-width^2).  Raises DataError for unlike recordings or no common arm.
-    """
-    check_alike(first, second)
-    key = ["question", "arm", "shape", "distribution", "scope", "stage"]
-    fields = ["time_ratio", "time_ratio_low", "time_ratio_high", "verdict"]
-    both = answers(first, stage)[key + fields].merge(
-        answers(second, stage)[key + fields], on=key, suffixes=("_first", "_second")
-    )
-    if both.empty:
-        raise DataError(
-            f"{first.path.name} and {second.path.name} have no arm in common at one shape, distribution and stage"
-        )
-    logs = {end: np.log(both[[f"{f}_{end}" for f in fields[:3]]].to_numpy(float)) for end in ("first", "second")}
-    half = {end: (v[:, 2] - v[:, 1]) / 2 for end, v in logs.items()}
-    apart = np.abs(logs["first"][:, 0] - logs["second"][:, 0])
-    room = np.hypot(half["first"], half["second"])
-    both["agree"] = np.where(np.isnan(apart) | np.isnan(room), "unknown", np.where(apart <= room, "yes", "no"))
-    return both

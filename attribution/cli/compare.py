@@ -20,9 +20,10 @@ def compare(
 ) -> None:
     """Compare the paired ratios of two recordings; times of two recordings are not paired and are not compared.
 
-    Recordings that differ in machine, protocol or kernel source are refused, naming both values.
+    Recordings that differ in machine, driver, compiler, way of measuring or kernel source are refused, naming both values;
+    so are arms that differ in flags, knobs, machine code or inputs.
     """
-    from attribution.claim import compare_answers
+    from attribution.claim.compare import compare_answers
 
     one, other = open_each([first, second])
     frame = compare_answers(one, other, stage)

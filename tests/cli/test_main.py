@@ -159,6 +159,53 @@ def test_compare_refuses_unlike_machines(attr, recorded: Path, tmp_path: Path) -
     assert "machine.sms is 2 and 3" in done.err
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (["--flag", "SPILL=false"], "flag SPILL is True and False"),
+        (["--knob", "ctas=1"], "knob ctas is 2 and 1"),
+        (["--seed", "2"], "inputs is "),
+    ],
+    ids=["flag", "knob", "inputs"],
+)
+def test_compare_refuses_arms_that_are_not_the_same(
+    attr, recorded: Path, tmp_path: Path, change: list[str], sentence: str
+) -> None:
+    other = tmp_path / "other"
+    assert attr("run", "--variant", "math_only", *SMALL, *change, "--rounds", "2", "--out", other).code == 0
+    done = attr("compare", recorded, other)
+    assert (done.code, sentence in done.err) == (1, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "sentence"),
+    [
+        ("machine", "compiler", "nvrtc 13.5", "machine.compiler is null and"),
+        ("machine", "driver", "590", "machine.driver is null and"),
+        ("measuring", "rest", 1, "measuring.rest is null and 1"),
+    ],
+)
+def test_compare_refuses_another_compiler_driver_or_rest(
+    attr, recorded: Path, tmp_path: Path, part: str, key: str, value: object, sentence: str
+) -> None:
+    first = open_recording(recorded)
+    facts = {k: v for k, v in first.manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
+    facts[part] = {**facts.get(part, {}), key: value}
+    write_tables(tmp_path / "other", "run", {name: first.table(name) for name in first.table_names}, facts)
+    done = attr("compare", recorded, tmp_path / "other")
+    assert (done.code, sentence in done.err) == (1, True), done.err
+
+
+def test_compare_refuses_other_machine_code_of_equal_flags(attr, recorded: Path, tmp_path: Path) -> None:
+    first = open_recording(recorded)
+    tables = {name: first.table(name) for name in first.table_names}
+    later = {**tables, "runs": tables["runs"].assign(build=["y" * 64] * len(tables["runs"]))}
+    facts = {k: v for k, v in first.manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
+    write_tables(tmp_path / "other", "run", later, facts)
+    done = attr("compare", recorded, tmp_path / "other")
+    assert (done.code, f"build is none and {'y' * 16}; " in done.err) == (1, True), done.err
+
+
 def test_help_and_version_need_nothing_heavy(attr) -> None:
     done = attr("--help")
     assert done.code == 0
