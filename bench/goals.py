@@ -29,7 +29,7 @@ from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ROUNDS, ceiling, graph, normal, ratio
 
-SEED, HEAD_FLOP = 101, 2 * 64 * 128
+SEED, HEAD_FLOP, NCU_S = 101, 2 * 64 * 128, 120
 LONG = [(4096, n) for n in (8192, 16384, 32768, 65536, 131072)]
 OTHERS = [(8192, 131072, 1.0), (512, 131072, 1.0), (64, 131072, 0.8), (8, 131072, 0.8)]
 UNSEEN = [(3001, 20480), (777, 98304), (2048, 49152)]
@@ -193,7 +193,10 @@ def instructions(rows: int, keys: int) -> Row:
     metric = "smsp__thread_inst_executed.sum"
     command = ["ncu", "--clock-control", "none", "-k", "index_main", "-c", "1", "--metrics", metric, "--csv"]
     command += ["--print-units", "base", sys.executable, "-m", "bench.goals", "--once", str(rows), str(keys)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=NCU_S, check=False)
+    except subprocess.TimeoutExpired:
+        return Row(what, f"not measured: ncu took more than {NCU_S} s", goal, None)
     line = next((x for x in done.stdout.splitlines() if metric in x), None)
     if line is None:
         return Row(what, f"not measured: ncu exited with {done.returncode}", goal, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,15 @@ def test_an_absent_ncu_is_a_row_without_a_verdict(monkeypatch: pytest.MonkeyPatc
     assert goals.instructions(4, 128) == goals.Row(
         "Q 4 N 128: thread-instructions a pair", "not measured: ncu is not installed", "<= 220", None
     )
+
+
+def test_an_ncu_that_hangs_is_a_row_without_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.goals.shutil.which", lambda name: "sleep")
+    monkeypatch.setattr(goals, "NCU_S", 0.2)
+    run = subprocess.run
+    monkeypatch.setattr("bench.goals.subprocess.run", lambda command, **how: run(["sleep", "5"], **how))
+    row = goals.instructions(4, 128)
+    assert (row.met, row.measured) == (None, "not measured: ncu took more than 0.2 s")
 
 
 @pytest.mark.parametrize(("counted", "each", "met"), [("53,460", 110, True), ("112,266", 231, False)])
