@@ -131,9 +131,9 @@ def noise(
     """One row a point, question, scope and stage that has a whole block: how its blocks come out.
 
     `rounds` of a block (default: `block_rounds`); `planted`: see planted_effect.  Columns: shape, distribution, blocks, called,
-    slower (estimates above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together), and
-    called_at_third, called once the effect is a third of each block's own detectable one.  `at_one_clock`: see equal_clock.py.
-    Raises InputError.
+    slower (estimates above 0), effect, holding it, detectable (median of the blocks), detectable_all (all rounds together),
+    called_at_third, called once the effect is a third of each block's own detectable one, and ratio with its 95 % interval, of all
+    rounds together.  `at_one_clock`: see equal_clock.py.  Raises InputError.
     """
     times = recording.table("times")
     if at_one_clock:
@@ -180,11 +180,13 @@ def _question(
                 continue
             found = blocks(ratios, tick, size)
             effect = planted_effect(recording, question, arm, planted, stage, times) if planted else 0.0
-            each = found.detectable()
+            each, whole = found.detectable(), stats.intervals(ratios, stats.REPORT_LEVEL, tick)
+            bounds = (("ratio", whole.center), ("ratio_low", whole.low), ("ratio_high", whole.high))
             yield {
                 "arm": arm, "scope": scope, "stage": stage, "all_rounds": len(ratios), "rounds": size,
                 "blocks": len(found.ratios), "called": found.called(), "slower": int((found.ratios.mean(axis=1) > 0).sum()),
                 "effect": effect, "holding": found.holding(effect), "detectable": float(np.expm1(np.nanmedian(each))),
                 "detectable_all": float(np.expm1(stats.detectable_effect(ratios)[0])),
                 "called_at_third": found.slowed(each[:, None] / 3 - np.log1p(effect)).called(),
+                **{name: float(np.exp(value[0])) for name, value in bounds},
             }  # fmt: skip

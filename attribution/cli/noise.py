@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -83,6 +84,18 @@ def noise(
     print(
         f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in planted_effects)}"
     )
+    for row in shown if planted else []:
+        print(_whole(row))
     for row in placed:
         row |= {key: f"{row[key] - 1:+.3%}" for key in ("ratio", "low", "high")} | {"p_value": f"{row['p_value']:.3f}"}
     print_rows(placed, ORDER_HEADS)
+
+
+def _whole(row: Mapping[str, Any]) -> str:
+    """What all rounds together say of a planted effect: the wide intervals of blocks may hold what theirs leaves out."""
+    center, low, high = (row[key] - 1 for key in ("ratio", "ratio_low", "ratio_high"))
+    word = "holds" if low <= row["effect"] <= high else "leaves out"
+    return (
+        f"{row['recording']}, {row['scope']}, all {row['all_rounds']} rounds: {center:+.2%} [{low:+.2%}, {high:+.2%}], "
+        f"which {word} {row['effect']:.2%}"
+    )

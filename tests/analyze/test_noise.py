@@ -17,8 +17,9 @@ from attribution.errors import InputError
 from attribution.recording import Recording, open_recording
 
 TRACES = Path(__file__).parents[2] / "traces"
-PRECISION = [f"h200-precision-{name}" for name in ("128k", "128k-moved", "8k", "hello", "128k-one-rest")]
-PLANTED, OTHER_CARD = "h200-precision-128k", "h200-precision-128k-moved"
+KINDS = ("128k", "128k-moved", "8k", "hello", "128k-one-rest", "128k-two-rests")
+PRECISION = [f"h200-precision-{name}" for name in KINDS]
+PLANTED, OTHER_CARD, TODAY = "h200-precision-128k", "h200-precision-128k-moved", "h200-precision-128k-two-rests"
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +66,55 @@ def test_blocks_are_disjoint_whole_and_drawn_by_the_seed() -> None:
     assert [block_rounds(arms) for arms in (2, 3, 4, 5)] == [4, 3, 4, 5]
 
 
-def test_a_slow_down_of_0_3_percent_in_the_kernel_is_found_in_every_run() -> None:
-    (row,) = noise(open_recording(TRACES / PLANTED), "planted", 6, "PLANT").to_dict("records")
+@pytest.mark.parametrize("name", [PLANTED, TODAY])
+def test_a_slow_down_of_0_3_percent_in_the_kernel_is_found_in_every_run(name: str) -> None:
+    (row,) = noise(open_recording(TRACES / name), "planted", 6, "PLANT").to_dict("records")
     assert 0.0025 < row["effect"] < 0.0035
     assert row["blocks"] == 20
     assert row["slower"] == 20
     assert row["holding"] >= 17
 
 
-def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is() -> None:
-    (row,) = noise(open_recording(TRACES / PLANTED), rounds=6).to_dict("records")
+def test_all_rounds_at_equal_clock_hold_what_was_planted_and_as_found_they_lack_what_the_clock_gave(attr: Any) -> None:
+    """The card was at its power limit, and let the clock of the arm that is held up run higher."""
+    recording = open_recording(TRACES / TODAY)
+    rows = [noise(recording, "planted", 6, "PLANT", equal).iloc[0] for equal in (False, True)]
+    held = [row["ratio_low"] - 1 <= row["effect"] <= row["ratio_high"] - 1 for row in rows]
+    assert held == [False, True]
+    clocks = recording.table("times").merge(recording.table("runs")[["run", "arm"]], on="run").astype({"arm": str})
+    mhz = clocks.groupby("arm")["clock_mhz"].mean()
+    assert abs(mhz["null"] / mhz["full"] - 1) < 0.0002 < 0.0005 < mhz["planted"] / mhz["full"] - 1
+    assert rows[0]["ratio"] < rows[1]["ratio"]
+    said = [
+        attr("noise", TODAY, "--arm", "planted", "--planted", "PLANT", *more).out for more in ([], ["--equal-clock"])
+    ]
+    assert ["which holds" in text for text in said] == held
+    assert "all 120 rounds: " not in attr("noise", TODAY).out
+
+
+@pytest.mark.parametrize("name", [PLANTED, TODAY])
+def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is(name: str) -> None:
+    (row,) = noise(open_recording(TRACES / name), rounds=6).to_dict("records")
     assert row["blocks"] == 20
     assert row["called_at_third"] <= 3
-    equal = blocks(*log_ratios(open_recording(TRACES / PLANTED), "full", "null", "operator", "graph"), 6)
+    equal = blocks(*log_ratios(open_recording(TRACES / name), "full", "null", "operator", "graph"), 6)
     assert equal.slowed(3 * equal.detectable()[:, None]).called() >= 17
 
 
-def test_the_detectable_effect_at_131072_keys_on_the_steadier_card() -> None:
-    (row,) = noise(open_recording(TRACES / OTHER_CARD)).to_dict("records")
+@pytest.mark.parametrize("name", [OTHER_CARD, TODAY])
+def test_the_detectable_effect_at_131072_keys_is_small_enough(name: str) -> None:
+    (row,) = noise(open_recording(TRACES / name)).to_dict("records")
     assert row["detectable_all"] <= 0.0015
+
+
+def test_and_todays_protocol_needs_less_than_60_s_of_gpu_time_for_it() -> None:
+    made = open_recording(TRACES / TODAY)
+    assert made.manifest["plan"]["shape"] == {"q": 4096, "n": 131072}
+    assert (made.manifest["measuring"]["scopes"], made.manifest["measuring"]["rest"]) == (["graph"], 2)
+    assert 0 < made.manifest["cost"]["runs_s"] < made.manifest["cost"]["wall_s"] < 60
+    times = made.table("times")
+    assert set(times["scope"].astype(str)) == {"graph"}
+    assert times["clock_mhz"].notna().all()
 
 
 def test_one_turn_behind_the_set_up_is_half_of_the_noise_of_a_recording_that_counted_it() -> None:
@@ -96,10 +127,12 @@ def test_one_turn_behind_the_set_up_is_half_of_the_noise_of_a_recording_that_cou
 
 
 def test_a_rest_that_was_too_short_shows_in_the_order() -> None:
-    """A round's first turn had a longer pause before it; where every rest is twice the work, it is like the others."""
+    """A round's first turn had a longer pause before it.  Where every rest is twice the work, little or nothing of that is left."""
     effects = {name: carry_over(open_recording(TRACES / name)).query("by == 'position'") for name in PRECISION}
     assert effects["h200-precision-128k-one-rest"]["p_value"].iloc[0] < 1e-5
     assert effects[PLANTED]["p_value"].iloc[0] > 0.05
+    spread = {name: float(np.ptp(found["ratio"])) for name, found in effects.items()}
+    assert spread[TODAY] < 0.001 < 0.002 < spread["h200-precision-128k-one-rest"]
 
 
 def test_no_recording_with_rests_calls_equal_arms_unequal_more_often_than_it_may() -> None:
@@ -177,7 +210,7 @@ def test_a_recording_of_other_stages_is_no_unfinished_one(attr: Any) -> None:
 def test_the_verb_counts_over_recordings(attr: Any) -> None:
     done = attr("noise", *PRECISION)
     assert done.code == 0
-    assert "of 250 blocks called faster or slower" in done.out
+    assert "of 290 blocks called faster or slower" in done.out
     done = attr("noise", PLANTED, "--arm", "planted", "--rounds", 6, "--planted", "PLANT")
     assert "effect: 0.30%" in done.out
 
