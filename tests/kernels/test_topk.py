@@ -191,6 +191,21 @@ def test_what_cannot_be_certified_is_counted_and_repaired(topk, monkeypatch, ove
     assert table.drop(limit).sum() == 0
 
 
+@pytest.mark.parametrize(
+    ("distribution", "again"),
+    [("normal", ()), ("normal_plus_100", (32768, 65536)), ("normal_times_1e-8", (32768, 65536, 131072))],
+)
+def test_a_bin_of_half_precision_fits_at_some_widths_only(topk, distribution, again):
+    """docs/findings/0017: the bin that holds the k-th best is what has to fit, and which one it is depends on the width."""
+    selectors = load_kernel(shipped_root(), "selectors")
+    for columns in (8192, 32768, 65536, 131072):
+        scored = selectors.inputs({"rows": 2, "columns": columns, "k": 2048}, distribution, 1)
+        flags, measured = run(topk, scored, {"ALGORITHM": "histogram"})
+        table = measured.tables["capacity"].set_index("limit")["failures"]
+        assert table.to_dict() == {"row": 2 * (columns in again), "underflow": 0, "uncertain": 0}, columns
+        assert failed(topk, scored, measured.output, flags) == []
+
+
 def test_a_sample_finds_few_candidates_and_enough(topk):
     """What the threshold is for: on independent keys no row fails, and about half of a short row is left out."""
     inputs = topk.inputs({"q": 24, "n": 16384}, "normal", 3)
