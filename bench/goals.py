@@ -2,7 +2,8 @@
 
 In: a Hopper GPU with torch; DeepGEMM's wheel and ncu where they are installed (else their rows say what is missing).
 Out: a table (what, measured, goal, met); all samples in milliseconds as JSON in the file that is named on the command line.
-Every round runs all arms of a shape in a fresh random order, as graph replays; a ratio is the median of the rounds' ratios.
+Every round runs all arms of a shape in a fresh random order, as graph replays; a ratio is the median of the rounds' ratios, which
+meets a goal or not: where the goal lies inside the interval beside it, these rounds alone do not tell.
 Each operator that selects is checked against the reference before its first and after its last timed round.
 Seeds and, in `unseen`, shapes are not those that the kernel was tuned on.
 Misuse: without a GPU it says so and exits with 1; nothing is estimated.
@@ -27,7 +28,7 @@ from attribution.launch import Launch
 from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
-from bench.gpu import ROUNDS, ceiling, graph, normal, ratio
+from bench.gpu import ROUNDS, ceiling, graph, median_interval, normal, ratio, ratios
 
 SEED, HEAD_FLOP, NCU_S = 101, 2 * 64 * 128, 120
 LONG = [(4096, n) for n in (8192, 16384, 32768, 65536, 131072)]
@@ -43,12 +44,13 @@ Times = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `met` is None where the goal is not a goal or was not measured."""
+    """One line of the table; `met` is None where the goal is not a goal or was not measured.  `interval`: of that median, 95 %."""
 
     what: str
     measured: str
     goal: str
     met: bool | None
+    interval: str = ""
 
 
 class Shape:
@@ -144,15 +146,18 @@ def paired(arms: dict[str, Callable[[], None]]) -> Times:
     return times
 
 
-def below(what: str, value: float, most: float) -> Row:
-    return Row(what, f"{value:.3f}", f"<= {most:.3f}", value <= most)
+def below(what: str, values: list[float], most: float) -> Row:
+    """The median of `values`, one a round, against a goal."""
+    value, around = statistics.median(values), median_interval(values)
+    interval = f"[{around[0]:.3f}, {around[1]:.3f}]" if around else ""
+    return Row(what, f"{value:.3f}", f"<= {most:.3f}", value <= most, interval)
 
 
 def against_scorer(what: str, times: Times, most: float) -> Row:
     if "scorer" not in times:
         return Row(f"{what}: operator / scorer", "not measured: deep_gemm is not installed", f"<= {most:.2f}", None)
     wins = sum(a < b for a, b in zip(times["full"], times["scorer"], strict=True))
-    return below(f"{what}: operator / scorer, faster in {wins} of {ROUNDS}", ratio(times, "full", "scorer"), most)
+    return below(f"{what}: operator / scorer, faster in {wins} of {ROUNDS}", ratios(times, "full", "scorer"), most)
 
 
 def largest(shape: Shape) -> dict[str, Callable[[], None]]:
@@ -171,10 +176,10 @@ def largest_rows(what: str, shape: Shape, times: Times) -> Iterator[Row]:
         (pairs * HEAD_FLOP / m) / (2 * 8192**3 / c) for m, c in zip(times["main"], times["ceiling"], strict=True)
     )
     yield Row(f"{what}: main kernel / practical fp8 ceiling", f"{rate:.3f}", ">= 0.750", rate >= 0.75)
-    yield below(f"{what}: exposed selection, of main", 1 - ratio(times, "score_only", "main"), 0.03)
+    yield below(f"{what}: exposed selection, of main", [1 - r for r in ratios(times, "score_only", "main")], 0.03)
     yield Row(f"{what}: math_only / main", f"{ratio(times, 'math_only', 'main'):.3f}", "reported", None)
     yield repair(what, shape.failed_rows(), times)
-    yield below(f"{what}: MiB beyond inputs and output", shape.scratch_bytes() / 2**20, 200)
+    yield below(f"{what}: MiB beyond inputs and output", [shape.scratch_bytes() / 2**20], 200)
 
 
 def repair(what: str, failed_rows: int, times: Times) -> Row:
@@ -182,7 +187,7 @@ def repair(what: str, failed_rows: int, times: Times) -> Row:
     what = f"{what}: repair without a failing row, of operator"
     if failed_rows:
         return Row(what, f"not measured: {failed_rows} rows failed", "<= 0.005", None)
-    return below(what, 1 - ratio(times, "without_repair", "full"), 0.005)
+    return below(what, [1 - r for r in ratios(times, "without_repair", "full")], 0.005)
 
 
 def instructions(rows: int, keys: int) -> Row:
@@ -208,7 +213,7 @@ def instructions(rows: int, keys: int) -> Row:
 def table(kept: dict[str, Any]) -> Iterator[Row]:
     import torch
 
-    ratios: list[float] = []
+    long: list[float] = []
     sizes = [*((q, n, 1.15) for q, n in LONG), *OTHERS, *((q, n, 1.15) for q, n in UNSEEN)]
     for rows, keys, most in sizes:
         shape = Shape(rows, keys)
@@ -224,19 +229,18 @@ def table(kept: dict[str, Any]) -> Iterator[Row]:
             pipeline = f"{arm.removeprefix('unfused_')} scorer and kernel topk"
             yield Row(f"{what}: operator / {pipeline}", f"{ratio(times, 'full', arm):.3f}", "reported", None)
         if (rows, keys) in LONG and "scorer" in times:
-            ratios.append(ratio(times, "full", "scorer"))
+            long.append(ratio(times, "full", "scorer"))
         if (rows, keys) == LARGEST:
             yield from largest_rows(what, shape, times)
         if (rows, keys) == TRACED:
-            yield below(f"{what}: TRACE = 1 / TRACE = 0, main", ratio(times, "traced", "main"), 1.01)
+            yield below(f"{what}: TRACE = 1 / TRACE = 0, main", ratios(times, "traced", "main"), 1.01)
         for wrong in shape.wrong:
             yield Row(f"{what}: output", wrong, "right", False)
         del shape, more
         torch.cuda.empty_cache()
-    if ratios:
-        yield below(
-            "geometric mean over Q 4096: operator / scorer", math.exp(statistics.fmean(map(math.log, ratios))), 1
-        )
+    if long:
+        mean = math.exp(statistics.fmean(map(math.log, long)))
+        yield below("geometric mean over Q 4096: operator / scorer", [mean], 1)
     yield instructions(*TRACED)
 
 
@@ -253,7 +257,7 @@ def main(arguments: list[str]) -> int:
     for row in table(kept):
         rows.append(row)
         mark = {True: "met", False: "missed", None: ""}[row.met]
-        print(f"{row.measured:>10}  {row.goal:>10}  {mark:6}  {row.what}", flush=True)
+        print(f"{row.measured:>10}  {row.interval:>16}  {row.goal:>10}  {mark:6}  {row.what}", flush=True)
         if arguments:  # after every row: what was measured stays when the run is stopped
             Path(arguments[0]).write_text(json.dumps({**kept, "rows": [vars(r) for r in rows]}), encoding="utf-8")
     goals = [r for r in rows if r.met is not None]

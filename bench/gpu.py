@@ -8,6 +8,7 @@ are replayed: a graph does not keep them alive.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Callable
@@ -66,9 +67,26 @@ def paired(arms: dict[str, Any]) -> dict[str, list[float]]:
     return times
 
 
+def ratios(times: dict[str, list[float]], top: str, bottom: str) -> list[float]:
+    """Of each round."""
+    return [a / b for a, b in zip(times[top], times[bottom], strict=True)]
+
+
 def ratio(times: dict[str, list[float]], top: str, bottom: str) -> float:
     """Median of the paired ratios."""
-    return statistics.median(a / b for a, b in zip(times[top], times[bottom], strict=True))
+    return statistics.median(ratios(times, top, bottom))
+
+
+def median_interval(values: list[float]) -> tuple[float, float] | None:
+    """Two of `values` between which the median they are drawn around lies in 95 of 100 cases; None where they are too few.
+
+    By order alone: each value is as likely above that median as below it, whatever its distribution.
+    """
+    n, outside, below = len(values), 0, 0.0
+    while (below := below + math.comb(n, outside) / 2**n) <= 0.025:
+        outside += 1
+    ordered = sorted(values)
+    return (ordered[outside - 1], ordered[-outside]) if outside else None
 
 
 def ceiling() -> Callable[[], Any]:

@@ -73,6 +73,12 @@ def test_what_repair_costs_when_it_has_nothing_to_do(without_ms: float, met: boo
     assert goals.repair("Q", 0, times).met is met
 
 
+def test_a_median_that_meets_a_goal_inside_its_interval_shows_both() -> None:
+    row = goals.below("Q", [0.98 + 0.002 * i for i in range(21)], 1.005)
+    assert (row.measured, row.interval, row.met) == ("1.000", "[0.990, 1.010]", True)
+    assert goals.below("Q", [1.0], 1.0).interval == ""
+
+
 def test_a_row_that_failed_is_no_measurement_of_an_idle_exception_path() -> None:
     row = goals.repair("Q", 3, {"full": [1.0], "without_repair": [1.0]})
     assert (row.met, row.measured) == (None, "not measured: 3 rows failed")
