@@ -16,7 +16,7 @@ import pandas as pd
 
 from attribution.analyze.contrast import contrasts
 from attribution.analyze.traced import check_traces
-from attribution.analyze.verdict import stated_for
+from attribution.analyze.verdict import MARGIN, stated_for
 from attribution.claim.unreached import unreached
 from attribution.claim.void import voided
 from attribution.errors import InputError
@@ -28,10 +28,13 @@ TABLES = ("runs", "times", "checks", "counters")
 ROW = ("question", "arm", "shape", "expected")
 
 
-def answers(recording: Recording, stage: str | None = None, scope: str | None = None) -> pd.DataFrame:
+def answers(
+    recording: Recording, stage: str | None = None, scope: str | None = None, margin: float = MARGIN
+) -> pd.DataFrame:
     """One row an arm but the base: the contrast's fields, its question, expectation and rows on the busiest SM.
 
-    `stage` None takes the one that each variant declares.  Raises InputError for an unknown stage, DataError.
+    `stage` None takes the one that each variant declares; ratios within `margin` of 1 (0.01 is 1 %) are the same.
+    Raises InputError for an unknown stage, DataError.
     """
     if recording.manifest["kind"] != "run":
         raise InputError(f"{recording.path} holds ingested files, not measured arms: use `attr show`")
@@ -62,6 +65,7 @@ def answers(recording: Recording, stage: str | None = None, scope: str | None = 
             declared=declared,
             tick_ns=float(recording.manifest["machine"]["tick_ns"]),
             planned_rounds=int(recording.manifest["plan"]["rounds"]),
+            margin=margin,
         )
         parts.append(found)
     out = voided(unreached(pd.concat(parts, ignore_index=True), recording), recording)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attribution.analyze.verdict import AT_BEST
+from attribution.analyze.verdict import AT_BEST, MARGIN
 from attribution.cli.output import print_rows
 from attribution.show.cells import DASH, harmless, interval_ms, interval_ratio, interval_share, point_names
 from attribution.tables import records
@@ -27,11 +27,11 @@ COLUMNS = {
 }
 
 
-def answer_rows(recording: Recording, stage: str | None) -> list[dict[str, Any]]:
+def answer_rows(recording: Recording, stage: str | None, margin: float = MARGIN) -> list[dict[str, Any]]:
     """One mapping an arm, all fields of the answers."""
     from attribution.claim import answers
 
-    return records(answers(recording, stage))
+    return records(answers(recording, stage, margin=margin))
 
 
 def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:

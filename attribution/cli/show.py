@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attribution.analyze.verdict import MARGIN
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, open_named, share
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -26,6 +27,10 @@ def show(
         typer.Option("--arm", help="Arm whose SMs and timeline are shown; the base when not given."),
     ] = None,
     stage: Annotated[str | None, typer.Option("--stage", help="Stage; each variant's own when not given.")] = None,
+    margin: Annotated[
+        str,
+        typer.Option("--margin", help="0.1%: ratios that close to 1 are `same`; smaller effects than 1 % need less."),
+    ] = f"{MARGIN:.0%}",
     json: Json = False,
 ) -> None:
     """Show what a recording answers, its per-SM rows and its roles; or what a profiler's file holds."""
@@ -44,7 +49,7 @@ def show(
     recording.verify()
     from attribution.analyze.traced import traced
 
-    rows = answer_rows(recording, stage)
+    rows = answer_rows(recording, stage, share("--margin", margin))
     trace = traced(recording, arm)
     if plot is not None:
         from attribution.show.plot import draw_recording

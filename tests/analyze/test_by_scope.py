@@ -11,6 +11,8 @@ import pytest
 from attribution.analyze.by_scope import by_scope, difference
 from attribution.cli.run import remarks
 from attribution.errors import DataError, InputError
+from attribution.measure.jobfile import Options
+from attribution.measure.start import DEFAULTS
 from attribution.recording import Recording, open_recording
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -76,6 +78,32 @@ def test_all_instruments_together_took_less_than_90_s_and_it_says_what_was_not_m
         "56.3 s in all: 6.7 s in timed runs with their rests, 9.9 s checking outputs, 30.9 s under profilers; "
         "16 % was not measuring (imports, builds, set-up)"
     )
+
+
+def test_the_main_question_as_it_is_typed_took_less_than_90_s_on_a_card() -> None:
+    """`attr run --variant math_only`: all defaults, traced rounds and counters of Nsight Compute included."""
+    made = open_recording(TRACES / "h200-index-topk-math-only")
+    plan, measuring = made.manifest["plan"], made.manifest["measuring"]
+    assert [arm["name"] for arm in plan["questions"][0]["arms"]] == ["full", "null", "math_only", "score_only"]
+    assert (plan["shape"], plan["rounds"]) == ({"q": 4096, "n": 131072}, 12)
+    assert measuring["scopes"] == list(DEFAULTS)
+    assert (measuring["traced_rounds"], measuring["lost"], measuring["skipped"]) == (Options().traced_rounds, [], [])
+    assert set(made.table("times")["scope"].astype(str)) == {"event", "graph", "ncu", "trace"}
+    assert set(made.table("runs")["status"].astype(str)) == {"ok"}
+    cost = made.manifest["cost"]
+    assert 0 < cost["runs_s"] < cost["timed_worker_s"] < cost["wall_s"] < 90
+    assert remarks(made)[0].endswith("15 % was not measuring (imports, builds, set-up)")
+    counts = (
+        made.table("counters").merge(made.table("runs")[["run", "arm"]], on="run").astype({"metric": str, "arm": str})
+    )
+    for metric in ("tensor_instructions", "tma_loads"):
+        mine = counts[(counts["metric"] == metric) & (counts["kernel_name"] == "index_main")]
+        assert set(mine["arm"]) == {"full", "math_only", "score_only"}
+        (count,) = set(mine["value"])
+        assert count > 0
+    static = counts[(counts["source"] == "sass") & (counts["instance"] == "QGMMA") & (counts["arm"] == "math_only")]
+    assert (static.loc[static["kernel_name"] == "index_main", "value"] > 0).all()
+    assert {"sass_static", "sass_static@math"} <= set(static["metric"])
 
 
 def test_a_scope_that_the_void_list_names_says_so(attr: Any) -> None:

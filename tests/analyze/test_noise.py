@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,19 @@ def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is
     assert row["called_at_third"] <= 3
     equal = blocks(*log_ratios(open_recording(TRACES / name), "full", "null", "operator", "graph"), 6)
     assert equal.slowed(3 * equal.detectable()[:, None]).called() >= 17
+
+
+def test_an_answer_of_a_third_of_a_percent_needs_a_margin_below_it(attr: Any) -> None:
+    """Within 1 % both arms are the same; within 0.1 % the planted one is slower, and the null arm is still the same."""
+
+    def verdicts(*margin: str) -> dict[str, str]:
+        return {row["arm"]: row["verdict"] for row in json.loads(attr("show", TODAY, "--json", *margin).out)["answers"]}
+
+    assert verdicts() == {"null": "same", "planted": "same"}
+    assert verdicts("--margin", "0.1%") == {"null": "same", "planted": "slower"}
+    for text in ("0", "x", "-1%", "nan"):
+        done = attr("show", TODAY, f"--margin={text}")
+        assert (done.code, f"--margin {text}: allowed is a share" in done.err) == (2, True), done.err
 
 
 @pytest.mark.parametrize("name", [OTHER_CARD, TODAY])
