@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 
 from attribution.build import Build, build
 from attribution.declare import Kernel, Variant
+from attribution.load import load_kernel
 from attribution.measure.lost_work import lost_work, opcodes_of
 
 METRICS = {
@@ -50,3 +54,20 @@ def test_math_only_keeps_what_load_only_has_not(builds: dict[str, Build]) -> Non
     opcodes = opcodes_of(["tensor_instructions", "tma_loads"], METRICS)
     assert lost_work(builds["full"], builds["math_only"], opcodes) == ""
     assert "index_main has no QGMMA" in lost_work(builds["full"], builds["load_only"], opcodes)
+
+
+def test_a_control_that_uses_no_product_is_refused_before_it_runs(
+    builds: dict[str, Build], index_topk: Kernel, index_topk_variants: dict[str, Variant], root: Path, tmp_path: Path
+) -> None:
+    """Planted: math_only whose accumulators go into no checksum.  The compiler then leaves the products out, all of them."""
+    shutil.copytree(root / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    steps = tmp_path / "kernels" / "index_topk" / "steps.cuh"
+    used = re.compile(r"(for \(int part = 0; part < \d+; part \+= [^)]*\)) fold \+= [^;]*;")
+    text, count = used.subn(r"\1 {}", steps.read_text(encoding="utf-8"))
+    assert count == 2
+    steps.write_text(text, encoding="utf-8")
+    flags = index_topk.resolve_flags(index_topk_variants["math_only"].flags)
+    broken = build(load_kernel(tmp_path, "index_topk"), flags)
+    assert broken.entry("index_main").opcodes["UTMALDG"] == builds["math_only"].entry("index_main").opcodes["UTMALDG"]
+    opcodes = opcodes_of(["tensor_instructions", "tma_loads"], METRICS)
+    assert "index_main has no QGMMA in its machine code" in lost_work(builds["full"], broken, opcodes)
