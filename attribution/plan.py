@@ -20,6 +20,8 @@ from attribution.errors import DataError, InputError
 
 NULL = "null"
 """Name of the arm that is the base again."""
+LEAST_ROUNDS = 12
+"""Rounds where no number is given: so many, or more to make whole designs."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +160,16 @@ def plan(kernel: Kernel, variants: Mapping[str, Variant], names: Sequence[str], 
     for question in questions:
         for arm in question.arms:
             kernel.illegal_shape(shape, arm.flags, arm.knobs)
-    design = max(len(order.williams(len(q.arms))) for q in questions)
-    rounds = overrides.rounds or max(12, design)
+    rounds = overrides.rounds or whole_rounds(max(len(q.arms) for q in questions))
     if rounds < 1:
         raise InputError(f"rounds = {rounds}: allowed is an integer >= 1")
     return Plan(kernel.name, shape, distribution, overrides.seed, rounds, overrides.order_seed, questions)
+
+
+def whole_rounds(arms: int) -> int:
+    """The least number of rounds, LEAST_ROUNDS or more, that is whole Williams designs of so many arms."""
+    design = len(order.williams(arms))
+    return -(-LEAST_ROUNDS // design) * design
 
 
 def _question(

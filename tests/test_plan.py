@@ -9,7 +9,7 @@ import pytest
 from attribution import order
 from attribution.declare import Kernel, Variant
 from attribution.errors import InputError
-from attribution.plan import Overrides, Plan, plan
+from attribution.plan import Overrides, Plan, plan, whole_rounds
 
 NOTHING = Overrides({}, {}, {})
 
@@ -105,6 +105,22 @@ def test_each_question_has_an_order_of_its_own_seed(
         wanted = [names[arm] for row in order.rounds(3, 12, 5 + i) for arm in row]
         assert [r.arm.name for r in planned.runs() if r.question == question.base] == wanted
     assert order.rounds(3, 12, 6) != order.rounds(3, 12, 4)
+
+
+@pytest.mark.parametrize(
+    ("arms", "rounds"), [(2, 12), (3, 12), (4, 12), (5, 20), (6, 12), (7, 14), (8, 16), (9, 18), (10, 20)]
+)
+def test_without_a_number_rounds_are_whole_designs(arms: int, rounds: int) -> None:
+    assert whole_rounds(arms) == rounds
+    assert order.imbalance(order.rounds(arms, rounds, 1)) == ""
+
+
+def test_a_plan_of_five_arms_is_balanced_by_default(
+    index_topk: Kernel, index_topk_variants: dict[str, Variant]
+) -> None:
+    planned = plan(index_topk, index_topk_variants, ["load_only", "math_only"], NOTHING)
+    assert [a.name for a in planned.questions[0].arms] == ["full", "null", "load_only", "math_only", "score_only"]
+    assert planned.rounds == 20
 
 
 def test_one_round_is_allowed_and_less_is_not(index_topk: Kernel, index_topk_variants: dict[str, Variant]) -> None:

@@ -12,9 +12,12 @@ import pandas as pd
 from attribution.analyze import stats
 from attribution.analyze.pairing import scoped
 from attribution.measured import TRACED
+from attribution.order import imbalance
 from attribution.recording import Recording
 
 FIRST = "(first)"
+BESIDE = ["ncu", "cupti", "trace"]
+"""Scopes whose runs belong to no round, or are no times."""
 
 
 def carry_over(recording: Recording) -> pd.DataFrame:
@@ -38,6 +41,23 @@ def carry_over(recording: Recording) -> pd.DataFrame:
 
 def _timed(times: pd.DataFrame) -> pd.DataFrame:
     """Times of rounds in operator and main, with `scope_label`: scopes whose runs belong to no round are left out."""
-    kept = times[times["stage"].isin(["operator", "main"]) & ~times["scope"].isin(["ncu", "cupti", "trace"])]
+    kept = times[times["stage"].isin(["operator", "main"]) & ~times["scope"].isin(BESIDE)]
     parts = [scoped(part, None) for _, part in kept.groupby(["scope", "cache", "clock"], observed=True)]
     return pd.concat(parts) if parts else kept.assign(scope_label="")
+
+
+def unbalanced(recording: Recording) -> list[str]:
+    """Per question what is unbalanced about its finished rounds, in words: too few for a whole design, or runs that are missing.
+
+    What the order does then lies on some arms more than on others.
+    """
+    runs, times = recording.table("runs"), recording.table("times")
+    timed = set(times.loc[~times["scope"].isin(BESIDE), "run"])
+    mine = runs[(runs["status"] == "ok") & runs["run"].isin(timed)].astype({"arm": str, "question": str})
+    out = []
+    for question, here in mine[~mine["arm"].str.endswith(TRACED)].groupby("question", sort=False):
+        arms = {arm: number for number, arm in enumerate(sorted(set(here["arm"])))}
+        rounds = here.sort_values("position").groupby(["shape", "distribution", "round"], observed=True)["arm"]
+        if text := imbalance([[arms[arm] for arm in order] for _, order in rounds]):
+            out.append(f"the order of {question} is unbalanced: {text}")
+    return out

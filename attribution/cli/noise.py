@@ -61,7 +61,7 @@ def noise(
     import pandas as pd
 
     from attribution.analyze import noise as blocks
-    from attribution.analyze.carry_over import carry_over
+    from attribution.analyze.carry_over import carry_over, unbalanced
 
     recordings = open_each(paths)
     effects = [carry_over(one).assign(recording=one.path.name) for one in recordings] if order else []
@@ -89,6 +89,9 @@ def noise(
     for row in placed:
         row |= {key: f"{row[key] - 1:+.3%}" for key in ("ratio", "low", "high")} | {"p_value": f"{row['p_value']:.3f}"}
     print_rows(placed, ORDER_HEADS)
+    for one in recordings if order else []:
+        for text in unbalanced(one):
+            print(f"{one.path.name}: {text}")
 
 
 def _whole(row: Mapping[str, Any]) -> str:

@@ -118,10 +118,13 @@ def answers_question(recording: Recording, row: Mapping[str, Any]) -> bool:
 
 
 def remarks(recording: Recording) -> list[str]:
-    """What a reader of the table must know beside it: scopes left out, arms that ended a worker, precision, cost."""
+    """What a reader of the table must know beside it: scopes left out, arms that ended a worker, order, precision, cost."""
+    from attribution.analyze.carry_over import unbalanced
+
     facts = recording.manifest
     lines = [f"not measured: scope {s['scope']}: {s['reason']}" for s in facts.get("measuring", {}).get("skipped", [])]
     lines += [f"lost: {arm}: {reason}" for _, arm, reason in facts.get("measuring", {}).get("lost", [])]
+    lines += unbalanced(recording)
     if "stopping" in facts:
         word = "reached" if facts["stopping"]["reached"] else "not reached"
         lines.append(f"precision {word}: {facts['stopping']['reason']}")

@@ -26,7 +26,6 @@ from attribution.recording import Recording
 
 KERNEL = "selectors"
 BASES = {"cuda": "torch_topk", "host": "numpy_partition"}
-ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def ask(root: Path, machine: str, axes: Axes) -> Sweep:
         if reason := _too_small(kernel, files.get(distribution), shape):
             skipped.append({"distribution": distribution, "shape": shape, "reason": reason})
             continue
-        asked = Overrides(shape, {}, knobs, distribution, axes.seed, axes.rounds or ROUNDS, 0)
+        asked = Overrides(shape, {}, knobs, distribution, axes.seed, axes.rounds, 0)
         plans.append(plan(planning, variants, names, asked))
     for name in files:
         if name in wanted and name not in {p.distribution for p in plans}:
