@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution.declare import Flags, Inputs, Knobs, Shape
+from attribution.errors import InputError
 from attribution.measure.host import Clock, HostRun, Stage
 from attribution.schedule import Link, Pipeline, Role
 
@@ -220,7 +221,15 @@ class Run:
 
 
 def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Clock) -> HostRun:
-    """Run the operator that the flags describe.  Output: {"indices": int32 [Q, K]} or {"checksum": number}."""
+    """Run the operator that the flags describe.  Output: {"indices": int32 [Q, K]} or {"checksum": number}.
+
+    Raises InputError for a scorer that is not this kernel's.
+    """
+    if flags["SCORER"] != "own":
+        raise InputError(
+            f"SCORER = {flags['SCORER']} is another project's kernel, which the reference machine does not have: "
+            "measure this variant on a GPU, or set SCORER = own"
+        )
     run = Run(inputs, shape, flags, knobs, clock)
     whole = run.matrix is not None
     if not whole:
