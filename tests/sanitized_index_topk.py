@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FLAGS: list[dict[str, Any]] = [{}, {"REDUCE_MATH": "f32", "LAYOUT": "shared", "SEGMENT_CAPACITY": 2048, "BLOCK_Q": 2}]
+FLAGS: list[dict[str, Any]] = [
+    {}, {"TRACE": 1}, {"REDUCE_MATH": "f32", "LAYOUT": "shared", "SEGMENT_CAPACITY": 2048, "BLOCK_Q": 2},
+]  # fmt: skip
 CTAS = (1, 7)
 
 
@@ -32,7 +34,7 @@ def main(root: Path) -> None:
         for ctas in CTAS:
             made = module_of(kernel, "operator").make(inputs, flags, {"ctas": ctas}, z=0.0)
             made.scratch.candidates.zero_()
-            Prepared(kernel, made.steps(), module).run()
+            Prepared(kernel, made.steps(), module, int(flags["TRACE"])).run()
             torch.cuda.synchronize()
 
 

@@ -84,9 +84,9 @@ def reference(inputs: Inputs, shape: Shape, flags: Flags) -> dict[str, Any]:
 
 
 def check(inputs: Inputs, output: Any, reference: Any, shape: Shape, flags: Flags) -> list[Check]:
-    """Count, bounds and uniqueness of every row; scores of the rows that have a reference."""
+    """Count, bounds and uniqueness of every row; scores of the rows that have a reference.  A rung without indices: `_rung`."""
     if "indices" not in output or not (flags["EMIT"] or flags["STORE_SCORES"]):
-        return [Check("rung", True, "no indices on this rung: equal work is judged by counters")]
+        return [_rung(output, flags)]
     import torch
 
     k_top, indices = int(flags["K"]), output["indices"].long()
@@ -107,6 +107,18 @@ def check(inputs: Inputs, output: Any, reference: Any, shape: Shape, flags: Flag
         _rows("unique", unique),
         _rows("among_the_best", best),
     ]
+
+
+def _rung(output: Any, flags: Flags) -> Check:
+    """Whether a rung's work came to something; that it was as much work as its base's is judged by counters.
+
+    Both are set to zero before main: a checksum of 0 was not written to, and a row's status is why it failed.
+    """
+    if flags["FILTER"] and not flags["SELECT"]:  # candidates stay in memory, nothing is folded
+        failed = int((output["status"] != 0).sum().item())
+        return Check("status", failed == 0, f"{failed} rows are marked as failed on a rung that selects nothing")
+    folded = int(output["checksum"].item())
+    return Check("checksum", folded != 0, f"{folded}: what the rung computed, folded; 0 is nothing")
 
 
 def _rows(name: str, good: Any) -> Check:

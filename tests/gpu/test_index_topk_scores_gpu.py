@@ -21,6 +21,7 @@ import pytest
 
 from attribution.load import load_kernel, module_of
 from attribution.measure.probe import Gpu, find
+from bench.gpu import normal
 
 GPU = find()
 pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
@@ -98,6 +99,23 @@ def test_packed_sums_leave_the_range_of_f16_on_large_products(root: Path) -> Non
     solved = exact.solve(root, inputs, REDUCE_MATH="packed")
     assert solved.wrong == []
     assert solved.status.any()
+
+
+@pytest.mark.parametrize("math", MATHS)
+def test_the_checksum_of_score_only_is_the_sum_of_all_stored_scores(root: Path, math: str) -> None:
+    """Bit by bit, as integers in the scores' order; one score less is another sum."""
+    import torch
+
+    inputs = exact.mixed_bounds(normal(37, 8192, 3))
+    only = {"FILTER": False, "SELECT": False, "EMIT": False, "REDUCE_MATH": math}
+    made, ready = exact.built(root, exact.items(only)).operator(inputs)
+    ready.run()
+    scores = exact.stored(root, inputs, exact.items({**exact.STORE, "REDUCE_MATH": math}))
+    place = torch.arange(scores.shape[1], device="cuda")
+    inside = (place >= inputs["k_start"][:, None]) & (place < inputs["k_end"][:, None])
+    keys = exact.ordered(scores)[inside]
+    assert int(made.checksum.item()) == int(keys.sum())
+    assert int(made.checksum.item()) != int(keys[:-1].sum())
 
 
 def test_a_product_that_lacks_a_quarter_is_caught(root: Path, tmp_path: Path) -> None:

@@ -376,3 +376,21 @@ def test_a_checksum_wraps_at_64_bits(
     monkeypatch.setattr(module.Run, "__init__", started)
     _, turned = run(index_topk, cases["normal"][0], rung)
     assert turned.output["checksum"] == plain.output["checksum"] + 7
+
+
+@pytest.mark.parametrize(
+    ("rung", "output", "passed"),
+    [
+        ({"FILTER": False, "SELECT": False, "EMIT": False}, {"checksum": np.array([-3])}, True),
+        ({"FILTER": False, "SELECT": False, "EMIT": False}, {"checksum": np.array([0])}, False),
+        ({"EMIT": False}, {"checksum": np.array([0])}, False),
+        ({"SELECT": False, "EMIT": False}, {"checksum": np.array([0]), "status": np.array([0, 0])}, True),
+        ({"SELECT": False, "EMIT": False}, {"checksum": np.array([0]), "status": np.array([0, 2])}, False),
+    ],
+)
+def test_a_rung_whose_work_came_to_nothing_on_a_card_is_caught(
+    index_topk: Kernel, rung: dict[str, bool], output: dict[str, Any], passed: bool
+) -> None:
+    check = module_of(index_topk, "gpu").check
+    found = check({}, output, None, SHAPE, index_topk.resolve_flags(rung))
+    assert [c.passed for c in found] == [passed]
