@@ -45,6 +45,14 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 
+def waits(spans: pd.DataFrame) -> pd.DataFrame:
+    """Who waits for whom, in the order of the pipeline: role, waits_for, time_ns (sum over all CTAs)."""
+    mine = spans[spans["wait"].to_numpy(bool)]
+    time = mine["end_ns"] - mine["begin_ns"]
+    sums = time.groupby([mine["role"], mine["waits_for"]], observed=True).sum()
+    return sums.rename("time_ns").reset_index().astype({"role": str, "waits_for": str})
+
+
 def _pieces(active: Active) -> Iterator[slice]:
     """Lanes of whole CTAs of one run, long enough for numpy and short enough for the cache."""
     run, cta, starts = active.run, active.cta, active.starts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,13 +24,15 @@ def overlap(
 ) -> None:
     """Show per role: processing, waiting for whom, hidden, exposed, fill and drain; and the critical path of the last SM."""
     from attribution.analyze import critical, lastsm, steady
+    from attribution.analyze import overlap as analyze
     from attribution.analyze.traced import traced
 
     recording = open_point(path, point)
     trace = traced(recording, arm, run)
     if trace is None:
         raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")
-    roles = trace.role_rows()
+    roles = [_with_steady(row) for row in trace.role_rows()]
+    waits = records(analyze.waits(trace.spans))
     way = critical.path(trace.spans)
     sums = records(critical.summary(way))
     last = records(lastsm.account(trace.spans))[0] if len(roles) > 1 else {}
@@ -42,6 +44,7 @@ def overlap(
                 "arm": trace.arm,
                 "run": trace.run,
                 "roles": roles,
+                "waits": waits,
                 "critical_path": sums,
                 "last_sm": last,
                 "hidden": vars(hidden) if hidden else None,
@@ -52,6 +55,8 @@ def overlap(
     print(f"Roles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
     heads = {k: k.removesuffix("_ns").replace("_", " ") for k in roles[0]}
     print_rows([{k: v / 1e6 if k.endswith("_ns") else v for k, v in r.items()} for r in roles], heads)
+    awaited = [f"{w['role']} for {w['waits_for'] or 'nobody in particular'} {w['time_ns'] / 1e6:.4g}" for w in waits]
+    print(f"exposed = fill + steady + drain; waits, ms: {', '.join(awaited) or 'none'}")
     print(
         "busy fraction = processing / (processing + wait ready): a role that is seldom busy has slack.  Where waits for data are\n"
         "not traced (TRACE = 1 leaves out those for single tiles) they count as processing, and the fraction says nothing."
@@ -71,3 +76,11 @@ def overlap(
             "(each CTA's last, which nothing can hide, left out)"
         )
     print("Durations of a traced build locate; hidden work that is made faster turns into waiting.")
+
+
+def _with_steady(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `overlap.roles` with what is exposed in neither fill nor drain, between the two."""
+    steady = row["exposed_ns"] - row["fill_ns"] - row["drain_ns"]
+    names = list(row)
+    names.insert(names.index("drain_ns"), "steady_ns")
+    return {name: steady if name == "steady_ns" else row[name] for name in names}

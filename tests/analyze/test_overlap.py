@@ -57,6 +57,18 @@ def test_waiting_is_not_working() -> None:
     assert math["busy_fraction"] == 15 / 35
 
 
+def test_whom_a_role_waits_for_is_named() -> None:
+    """Math for TopK inside work and for TMA beside it, TopK for Math on two CTAs; work is no wait, and nobody may be named."""
+    found = overlap.waits(
+        spans(
+            (0, "math", 0, 100, ""), (0, "math", 10, 95, "topk"), (0, "math", 100, 120, "tma"), (0, "topk", 0, 7, "math"),
+            (1, "topk", 0, 4, "math"),
+        )
+    )  # fmt: skip
+    assert found.to_numpy().tolist() == [["math", "tma", 20], ["math", "topk", 85], ["topk", "math", 11]]
+    assert overlap.waits(spans((0, "math", 0, 100, ""))).empty
+
+
 def test_hidden_and_exposed_time_of_each_role() -> None:
     """Math 0-10 and 10-20, TopK of the first batch 10-16 (hidden), of the second 20-26 (exposed, in the drain)."""
     table = overlap.roles(

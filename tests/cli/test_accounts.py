@@ -155,8 +155,19 @@ def test_overlap(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Two batches a CTA: the first TopK is hidden behind the second Math, the last one is drain.
     assert found["hidden"]["without_last"] == pytest.approx(1.0)
     assert found["hidden"]["with_last"] == pytest.approx(0.5, abs=0.05)
+    # Math is alone while TopK has not begun and in between; TopK's last batch has nothing left to hide behind.
+    math_role, topk = found["roles"]
+    for role in (math_role, topk):
+        assert role["fill_ns"] + role["steady_ns"] + role["drain_ns"] == role["exposed_ns"]
+    assert (topk["steady_ns"], math_role["drain_ns"]) == (0, 0)
+    assert math_role["fill_ns"] == pytest.approx(8e4 * 6, rel=0.05)
+    assert math_role["steady_ns"] == pytest.approx(6e4 * 6, rel=0.05)
+    assert [(w["role"], w["waits_for"]) for w in found["waits"]] == [("topk", "math")]
+    assert sum(w["time_ns"] for w in found["waits"]) == topk["wait_ready_ns"]
     overlap.overlap(folder / "ladder")
-    assert "Critical path on SM" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "Critical path on SM" in text
+    assert "waits, ms: topk for math" in text
     with pytest.raises(InputError, match="has no trace"):
         overlap.overlap(folder / "slack")
 
