@@ -129,7 +129,7 @@ def contents(path: Path) -> tuple[object, ...]:
 def _open(path: Path) -> Recording:
     file = path / "manifest.json"
     if not file.is_file():
-        hint = ""
+        hint = f"; of a profiler's file `attr ingest {path} --out NAME` makes one" if path.is_file() else ""
         if partial_path(path).is_dir():
             hint = f"; {partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
         for kept in sorted(path.parent.glob(f".{glob.escape(path.name)}.old.*/{glob.escape(path.name)}")):

@@ -61,7 +61,7 @@ def open_named(path: Path, traces: Path | None = None) -> Recording:
     try:
         return open_recording(path if here or not named.is_dir() else named)
     except InputError as error:
-        known = [manifest.parent.name for manifest in folder.glob("*/manifest.json")]
+        known = [] if path.is_file() else [manifest.parent.name for manifest in folder.glob("*/manifest.json")]
         raise InputError(f"{error}{nearest(path.name, known)}") from error
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from attribution.cli import explain
 from attribution.cli import ingest as verb
 from attribution.errors import DataError, InputError
 from attribution.recording import open_recording
 
 DATA = Path(__file__).parents[1] / "data" / "ingest"
+REPORT = Path(__file__).parents[2] / "traces" / "hello-h200.ncu-rep"
 
 
 def test_json_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,3 +74,27 @@ def test_show_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "figure:" in capsys.readouterr().out
     verb.show_file(DATA / "trace.json", None, True)
     assert json.loads(capsys.readouterr().out)["kind"] == "chrome-json"
+
+
+def test_executed_instructions_by_region_and_role_are_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a real report: nothing is lost against the counts by opcode, another counter of the same launch."""
+    verb.ingest([REPORT], out=tmp_path / "rec")
+    opcodes = open_recording(tmp_path / "rec").table("opcodes").astype({"metric": str})
+    of = opcodes[(opcodes["launch"] == 0) & (opcodes["metric"] == "sass__inst_executed_per_opcode")]
+    capsys.readouterr()
+    regions = ["sum over a row@sum=hello.cu:18-20", "reduce@sum=hello.cu:23-31"]
+    explain.explain("inst_executed", tmp_path / "rec", region=regions, launch=[0], json=True)
+    rows = {row["region"]: row for row in json.loads(capsys.readouterr().out)}
+    assert sum(row["value"] for row in rows.values()) == of["value"].sum() > 0
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
+    assert rows["sum over a row"]["share"] > 0.9 > rows["reduce"]["share"] > 0
+    assert {rows[name.split("@")[0]]["role"] for name in regions} == {"sum"}
+    assert len(rows) == 3  # the rest of the file is a row too
+    explain.explain("inst_executed", tmp_path / "rec", region=regions, launch=[0])
+    assert "inst_executed by source region, launch 0" in capsys.readouterr().out
+    with pytest.raises(InputError, match="no counted instruction in other.cu"):
+        explain.explain("inst_executed", tmp_path / "rec", region=["x=other.cu"])
+    with pytest.raises(DataError, match="both have line 18"):
+        explain.explain("inst_executed", tmp_path / "rec", region=[*regions, "twice=hello.cu:18"])

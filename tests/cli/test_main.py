@@ -92,6 +92,10 @@ def test_run_leaves_a_recording_and_json_rows_are_the_table(recorded: Path, attr
         ),
         (["show", "."], "is not a recording"),
         (["show", ""], "is not a recording"),
+        (
+            ["explain", "inst_executed", __file__],
+            f"of a profiler's file `attr ingest {__file__} --out NAME` makes one\n",
+        ),
         (["list", ""], "no kernel ''"),
         (["predict", "--q", "0", "--sms", "4"], "--q 0: allowed is an integer >= 1"),
         (
