@@ -22,6 +22,7 @@ def _cases() -> dict[str, Callable[[int], list[bool]]]:
     sys.path[:0] = [str(TESTS), str(TESTS / "analyze")]
     import planted_gpu
     import test_believable
+    import test_contrast
     import test_denominators
     import test_ladder
     import test_law
@@ -86,6 +87,7 @@ def _cases() -> dict[str, Callable[[int], list[bool]]]:
         "planted: a delayed role; knee; slope": lambda s: list(test_slack.covered(s)),
         "planted: a mislabelled SM is refused": lambda s: [test_believable.refused(s)],
         "planted: two modes are told; median of each": test_modes.covered,
+        "planted: faster in both modes is told; equal in one, or in both, is not called": test_contrast.told_by_modes,
         "slope of the row law": lambda s: [test_law.covered(s)],
         "knee and slopes with a drain that always shows": drain,
         "slope of a critical role; no knee invented": critical,

@@ -14,13 +14,14 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from attribution.analyze import stats, work
+from attribution.analyze import work
 from attribution.analyze.doubts import doubts, void_reasons
+from attribution.analyze.estimate import estimate, spanned
+from attribution.analyze.modes import combinations, told
 from attribution.analyze.pairing import only, pair_rounds, point, scoped
-from attribution.analyze.verdict import AT_BEST, MARGIN, decide, judge, stated_for
+from attribution.analyze.verdict import AT_BEST, MARGIN, judge, settle, stated_for
 from attribution.errors import InputError
 
 
@@ -30,7 +31,8 @@ class Contrast:
 
     Times are ns, ratios are arm / base. `exposed_*` is base - arm. `detectable` and `null_floor`
     are relative effects (0.01 is 1 %). NaN is "not known". `effective_pairs` is below `pairs` where
-    rounds are autocorrelated; `blocked` says that something allowed no more than `undecided`.
+    rounds are autocorrelated; `blocked` says that something allowed no more than `undecided`. `modes_*`
+    spans the interval of the rounds and those of all combinations of modes, where an arm lies in two.
     """
 
     question: str
@@ -52,6 +54,10 @@ class Contrast:
     exposed_ns: float = math.nan
     exposed_low_ns: float = math.nan
     exposed_high_ns: float = math.nan
+    modes_time_ratio_low: float = math.nan
+    modes_time_ratio_high: float = math.nan
+    modes_exposed_low_ns: float = math.nan
+    modes_exposed_high_ns: float = math.nan
     detectable: float = math.nan
     null_floor: float = math.nan
     margin: float = MARGIN
@@ -81,11 +87,11 @@ class Contrast:
     def expectation(self, quantity: str, expected: tuple[float, float]) -> str:
         """`supported`, `refuted` or `undecided` for `time_ratio` or `exposed_ns`.
 
-        A void or blocked contrast decides nothing.  Raises InputError.
+        It must hold in whichever mode each arm is; a void or blocked contrast decides nothing.  Raises InputError.
         """
         bounds = {
-            "time_ratio": (self.time_ratio_low, self.time_ratio_high),
-            "exposed_ns": (self.exposed_low_ns, self.exposed_high_ns),
+            "time_ratio": (self.modes_time_ratio_low, self.modes_time_ratio_high),
+            "exposed_ns": (self.modes_exposed_low_ns, self.modes_exposed_high_ns),
         }
         if quantity not in bounds:
             raise InputError(f"expects {quantity!r}: a contrast can judge {' and '.join(bounds)} only")
@@ -146,8 +152,9 @@ def contrast(
     )
     floored = null_arm is not None and arm != null_arm
     found = estimate(pairs, pair_rounds(ran, timed, base, str(null_arm)) if floored else None, tick_ns)
-    center, low, high = found.pop("log")
-    verdict, reason = decide(center, low, high, found["null_floor"], margin)
+    by_modes = combinations(modes[base], modes[arm], tick_ns) if {base, arm} <= {*modes} else []
+    names = told(modes)
+    verdict, reason = settle(found.pop("log"), [one.log for one in by_modes], names, found["null_floor"], margin)
     if null_arm is None:
         notes.append("no null arm: the noise floor is not known")
     elif floored and math.isnan(found["null_floor"]):
@@ -158,47 +165,9 @@ def contrast(
         verdict, reasons = "undecided", [f"{AT_BEST}{b}" for b in blocked] + [reason]
     else:
         reasons = [reason]
-    shared = {"work": equal, "flags": flags, "modes": modes, "margin": margin, **found}
+    shared = {"work": equal, "flags": flags, "modes": names, "margin": margin, **found, **spanned(found, by_modes)}
     shared["blocked"] = bool(blocked)
     return Contrast(*place, label, stage, verdict, (*reasons, *notes), **shared)
-
-
-def estimate(pairs: pd.DataFrame, null_pairs: pd.DataFrame | None, tick_ns: float) -> dict[str, Any]:
-    """Ratio, exposed time, detectable effect and floor of paired rounds, as fields of a Contrast.
-
-    Frames have columns base_ns and arm_ns in the order of the rounds. Key `log` holds center, low
-    and high of the verdict's log-ratio.
-    """
-    base_ns, arm_ns = pairs["base_ns"].to_numpy(float), pairs["arm_ns"].to_numpy(float)
-    if not len(pairs):
-        return {"log": (math.nan,) * 3, "null_floor": math.nan}
-    middle = float(np.median(base_ns)), float(np.median(arm_ns))
-    tick = tick_ns / middle[0] + tick_ns / middle[1]
-    ratio = np.log(arm_ns / base_ns)
-    shown = stats.intervals(ratio, stats.REPORT_LEVEL, tick)
-    strict = stats.intervals(ratio, stats.VERDICT_LEVEL, tick)
-    exposed = stats.intervals(base_ns - arm_ns, stats.REPORT_LEVEL, 2 * tick_ns)
-    floor = math.nan
-    if null_pairs is not None and len(null_pairs):
-        null = np.log(null_pairs["arm_ns"].to_numpy(float) / null_pairs["base_ns"].to_numpy(float))
-        bounds = stats.intervals(null, stats.REPORT_LEVEL, tick)
-        floor = max(abs(float(bounds.low[0])), abs(float(bounds.high[0])))
-    return {
-        "log": (float(strict.center[0]), float(strict.low[0]), float(strict.high[0])),
-        "pairs": len(pairs),
-        "effective_pairs": float(shown.effective[0]),
-        "base_ns": middle[0],
-        "arm_ns": middle[1],
-        "time_ratio": float(np.exp(shown.center[0])),
-        "time_ratio_low": float(np.exp(shown.low[0])),
-        "time_ratio_high": float(np.exp(shown.high[0])),
-        "exposed_ns": float(exposed.center[0]),
-        "exposed_low_ns": float(exposed.low[0]),
-        "exposed_high_ns": float(exposed.high[0]),
-        "detectable": float(np.expm1(stats.detectable_effect(ratio)[0])),
-        "null_floor": floor,
-        "method": shown.method,
-    }
 
 
 def contrasts(

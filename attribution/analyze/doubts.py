@@ -1,12 +1,11 @@
 """Reasons not to believe a contrast: what leaves nothing to compare, and what only raises doubt.
 
-In: the runs of one point, the times of one scope, the checks.  Out: sentences, flags and modes.
+In: the runs of one point, the times of one scope, the checks.  Out: sentences, flags, and the modes of each arm.
 Misuse: a contrast without reasons here can still be too noisy; that is for the interval to say.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from attribution.analyze import work
-from attribution.analyze.modes import two_modes
+from attribution.analyze.modes import Modes, modes_of
 
 BLOCKING: Mapping[str, float] = {"clock-limited": 0.0, "host-bound": 0.1}
 """Flags that leave an arm's times at best undecided where more than this share of its samples has them; else they are reported.
@@ -73,12 +72,12 @@ def doubts(
     null_arm: str | None,
     tick_ns: float,
     planned: int,
-) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
-    """What blocks a verdict, what only needs saying, all sample flags, and both modes of an arm."""
+) -> tuple[list[str], list[str], tuple[str, ...], dict[str, Modes]]:
+    """What blocks a verdict, what only needs saying, all sample flags, and the modes of each arm that was timed."""
     blocked = [f"{check}" for check in equal if check.equal is None]
     notes: list[str] = []
     flags: set[str] = set()
-    modes = []
+    modes: dict[str, Modes] = {}
     if null_arm is not None:  # the base's own build: wrong there, it gives no floor and casts doubt on the base
         blocked += work.failed_outputs(checks, here, null_arm)
     ended = _runs(here)
@@ -96,10 +95,9 @@ def doubts(
             (blocked if mark in block else notes).append(text)
         if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():
             flags.add("clock-unknown")
-        if found := two_modes(samples["time_ns"] / 1e6, 0.0 if math.isnan(tick_ns) else tick_ns / 1e6):
-            modes.append(f"{name}: {found} ms")
-            flags.add("two-modes")
-    blocked += modes
+        if len(samples):
+            modes[name] = modes_of(samples["time_ns"], tick_ns)
+            flags |= {"two-modes"} if len(modes[name].values) == 2 else set()
     rounds = zip(here["arm"].tolist(), here["round"].tolist(), strict=True)
     there = len({number for name, number in rounds if name in (base, arm)})
     if len(pairs) < there:
@@ -108,7 +106,7 @@ def doubts(
     if there < planned:
         notes.append(f"{there} of {planned} planned rounds are there")
         flags.add("rounds-missing")
-    return blocked, notes, tuple(sorted(flags)), tuple(modes)
+    return blocked, notes, tuple(sorted(flags)), modes
 
 
 def _runs(here: pd.DataFrame) -> dict[str, dict[int, str]]:

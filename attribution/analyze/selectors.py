@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attribution.analyze.contrast import estimate
 from attribution.analyze.doubts import blocking
-from attribution.analyze.modes import two_modes
+from attribution.analyze.estimate import estimate
+from attribution.analyze.modes import Modes, combinations, modes_of, told, two_modes
 from attribution.analyze.pairing import scoped
-from attribution.analyze.verdict import decide
+from attribution.analyze.verdict import settle
 from attribution.errors import DataError
 from attribution.plan import NULL
 
@@ -63,14 +63,17 @@ def cells(
         base = str(here["question"].iloc[0])
         reasons = {arm: _unusable(mine, wrong) for arm, mine in here.groupby("arm", sort=False)}
         good = here[(here["status"] == "ok") & here["run"].isin(per_run.index)]
-        doubts = {a: blocking(timed.loc[timed["run"].isin(mine["run"]), "flags"]) for a, mine in good.groupby("arm")}
+        samples = {str(arm): timed[timed["run"].isin(mine["run"])] for arm, mine in good.groupby("arm")}
+        doubts = {arm: blocking(mine["flags"]) for arm, mine in samples.items()}
+        modes = {arm: modes_of(mine["time_ns"], tick_ns) for arm, mine in samples.items()}
         ns = good.assign(ns=per_run.reindex(good["run"]).to_numpy()).pivot_table("ns", "round", "arm", "last")
         null = _pairs(ns, base, NULL) if {base, NULL} <= {*ns} else None
         order = [arm for arm in here.sort_values("run")["arm"].unique() if arm not in (NULL, base)]
         for first, second in itertools.combinations([base, *sorted(order)], 2):
             why = reasons.get(first, "") or reasons.get(second, "")
             doubt = ", ".join(sorted({*doubts.get(first, ()), *doubts.get(second, ())}))
-            found = _cell(_pairs(ns, first, second), null, tick_ns, why, doubt)
+            both = {name: modes[name] for name in (first, second) if name in modes}
+            found = _cell(_pairs(ns, first, second), null, both, tick_ns, why, doubt)
             rows.append(dict(zip(POINT, key, strict=True)) | {"first": first, "second": second} | found)
     return pd.DataFrame(rows)
 
@@ -92,13 +95,17 @@ def _pairs(ns: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
     return ns[[first, second]].dropna().rename(columns={first: "base_ns", second: "arm_ns"})
 
 
-def _cell(pairs: pd.DataFrame, null: pd.DataFrame | None, tick_ns: float, why: str, doubt: str) -> dict[str, Any]:
+def _cell(
+    pairs: pd.DataFrame, null: pd.DataFrame | None, modes: dict[str, Modes], tick_ns: float, why: str, doubt: str
+) -> dict[str, Any]:
+    """One pair at one point; `modes` has those of the first and the second, in this order."""
     if why or pairs.empty:
         nothing = dict.fromkeys(["first_ns", "second_ns", "ratio", "ratio_low", "ratio_high"], math.nan)
         return {"pairs": 0, **nothing, "verdict": "void", "reason": why or "no round has both"}
     found = estimate(pairs, null, tick_ns)
-    center, low, high = found["log"]
-    verdict, reason = decide(center, low, high, found["null_floor"])
+    base, arm = modes.values()
+    by_modes = [one.log for one in combinations(base, arm, tick_ns)]
+    verdict, reason = settle(found["log"], by_modes, told(modes), found["null_floor"])
     if doubt:
         verdict, reason = "undecided", f"{doubt} samples; {reason}"
     return {
@@ -211,7 +218,7 @@ def sensitivity(found: pd.DataFrame, random: str) -> pd.DataFrame:
 
 
 def in_two_modes(runs: pd.DataFrame, times: pd.DataFrame, scope: str, tick_ns: float = math.nan) -> pd.DataFrame:
-    """Selectors, the null arm too, whose samples at a point lie in two modes.  `cells` decides by rounds all the same.
+    """Selectors, the null arm too, whose samples at a point lie in two modes.
 
     Columns: POINT, selector, lower_ns, lower (samples), upper_ns, upper.
     """
@@ -219,7 +226,7 @@ def in_two_modes(runs: pd.DataFrame, times: pd.DataFrame, scope: str, tick_ns: f
     timed = scoped(times[times["stage"] == STAGE], scope).merge(placed, on="run")
     rows = []
     for key, mine in timed.groupby([*POINT, "selector"], sort=False):
-        if found := two_modes(mine["time_ns"], 0.0 if math.isnan(tick_ns) else tick_ns):
+        if found := two_modes(mine["time_ns"], tick_ns):
             values = zip(found.values, found.counts, strict=True)
             rows.append([*key, *itertools.chain.from_iterable(values)])
     return pd.DataFrame(rows, columns=[*POINT, "selector", "lower_ns", "lower", "upper_ns", "upper"])

@@ -8,7 +8,11 @@ Misuse: `faster` is not "faster by at least the estimate", and `undecided` is no
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+
+Ratio = tuple[float, float, float]
+"""Center, low and high of a log-ratio arm / base."""
 
 VERDICTS = ("faster", "slower", "same", "undecided", "void")
 AT_BEST = "at best undecided: "
@@ -37,6 +41,29 @@ def decide(center: float, low: float, high: float, floor: float = math.nan, marg
             f"below the noise floor: the null arm may differ by {math.expm1(floor):.2%}",
         )
     return ("faster" if center < 0 else "slower"), "the interval excludes 1"
+
+
+def settle(
+    paired: Ratio, by_modes: Sequence[Ratio], told: Sequence[str], floor: float = math.nan, margin: float = MARGIN
+) -> tuple[str, str]:
+    """Verdict and reason of `paired` rounds that would be the same in whichever mode each arm is, else `undecided`.
+
+    `by_modes`: each combination of a mode of the base with one of the arm (none where both have one);
+    `told`: the sentences that name those modes.
+    """
+    verdict, reason = decide(*paired, floor, margin)
+    if verdict == "undecided" or not by_modes:
+        return verdict, reason
+    words = Counter(
+        "without an interval" if math.isnan(ratio[1]) else decide(*ratio, floor, margin)[0] for ratio in by_modes
+    )
+    if set(words) == {verdict}:
+        return verdict, f"{reason}, in each mode too"
+    each = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    return (
+        "undecided",
+        f"{'; '.join(told)}: {verdict} over the rounds, but of {len(by_modes)} combinations of modes {each}",
+    )
 
 
 def judge(low: float, high: float, expected: tuple[float, float]) -> str:

@@ -109,10 +109,10 @@ def _judged(
             f"{recording.path.name}: {answer['arm']} expects {quantity!r}; allowed are {', '.join(MEASURED)}"
         )
     value, low, high = (answer[field] for field in MEASURED[quantity])
-    checks = [_machine(of, manifest["machine"]["expects"]), *_contrast(answer)]
+    checks = [_machine(of, manifest["machine"]["expects"]), *_contrast(answer, quantity, expected)]
     checks += [Check("sizes", False, beyond)] if beyond else []
-    # What spoils a contrast (work, clocks, modes) is among its own reasons already.
-    doubts = [c.detail for c in checks if c.passed is False and c.check in ("machine", "contrast", "sizes")]
+    # What spoils a contrast (work, clocks) is among its own reasons already.
+    doubts = [c.detail for c in checks if c.passed is False and c.check in ("machine", "modes", "contrast", "sizes")]
     claim = "undecided" if doubts else judge(low, high, expected)
     interval = _interval(quantity, low, high, expected)
     return {
@@ -130,14 +130,14 @@ def _machine(of: str, here: str) -> Check:
     return Check("machine", same, here if same else f"the expectation speaks of {of}, this was measured on {here}")
 
 
-def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
+def _contrast(answer: Mapping[str, Any], quantity: str, expected: tuple[float, float]) -> Iterator[Check]:
     """Equal work, clocks and modes by name; then whatever else made the contrast void or doubtful."""
     work = answer["equal_work"]
     passed = {"equal": True, "none asked": None}.get(work, False)
     yield Check("equal work", passed, answer["work"] or f"{work} by {answer['arm']}")
     limited = "clock-limited" in answer["flags"].split(",")
     yield Check("clocks", not limited, "samples were clock-limited" if limited else "no sample was clock-limited")
-    yield Check("modes", not answer["modes"], answer["modes"] or "one mode an arm")
+    yield _modes(answer, quantity, expected)
     reasons = answer["reasons"].split("; ")
     whole = not MISSING & set(answer["flags"].split(","))
     lacking = [r for r in reasons if "rounds" in r.split()]
@@ -146,6 +146,17 @@ def _contrast(answer: Mapping[str, Any]) -> Iterator[Check]:
     believed = answer["verdict"] != "void" and not answer["blocked"]
     told = "; ".join(dict.fromkeys(r.removeprefix(AT_BEST) for r in spoiled))
     yield Check("contrast", believed, answer["reasons"] if believed else told)
+
+
+def _modes(answer: Mapping[str, Any], quantity: str, expected: tuple[float, float]) -> Check:
+    """Passed when the claim would be the same in whichever mode each arm is."""
+    if not answer["modes"]:
+        return Check("modes", True, "one mode an arm")
+    _, low, high = (answer[field] for field in MEASURED[quantity])
+    least, most = (answer[f"modes_{field}"] for field in MEASURED[quantity][1:])
+    same = judge(least, most, expected) == judge(low, high, expected)
+    spanned = "one has no interval" if math.isnan(least) else f"{shown(quantity, least, most)} over all of them"
+    return Check("modes", same, f"{answer['modes']}: {spanned}")
 
 
 def shown(quantity: str, *values: float) -> str:

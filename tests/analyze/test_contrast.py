@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ import pytest
 from planted import FLAGS, measured, noise
 
 from attribution.analyze import work
-from attribution.analyze.contrast import Contrast, contrast, contrasts, estimate
+from attribution.analyze.contrast import Contrast, contrast, contrasts
+from attribution.analyze.estimate import estimate
 from attribution.analyze.verdict import VERDICTS, decide
 from attribution.errors import DataError, InputError
 from attribution.tables import conform
@@ -306,16 +308,85 @@ def test_samples_that_waited_for_the_host_are_named_and_many_allow_no_verdict() 
         )
 
 
-def test_two_modes_are_reported_and_no_verdict() -> None:
-    """Case 8 inside a contrast."""
-    tables = measured({"full": 1.0, "math_only": 0.8, "null": 1.0}, rounds=24)
-    slow = runs_of(tables, "math_only").iloc[::3]
-    tables["times"].loc[tables["times"]["run"].isin(slow), "time_ns"] *= 1.3
-    found = judged(tables)
+def in_modes(slowed: dict[str, float], every: int = 4, ratio: float = 0.5, **options: Any) -> Tables:
+    """24 rounds of arms that take `ratio` and 1; of each arm in `slowed` every so many runs take that much longer."""
+    tables = measured({"full": 1.0, "math_only": ratio, "null": 1.0}, rounds=24, **options)
+    for arm, factor in slowed.items():
+        tables["times"].loc[tables["times"]["run"].isin(runs_of(tables, arm).iloc[::every]), "time_ns"] *= factor
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("slowed", "ratio", "verdict", "counts"),
+    [
+        ({"math_only": 1.3}, 0.5, "faster", ""),
+        ({"full": 1.3}, 0.5, "faster", ""),
+        ({"math_only": 1.3, "full": 1.3}, 0.5, "faster", ""),
+        ({"math_only": 1.3}, 1.5, "slower", ""),
+        ({"math_only": 1.8}, 0.6, "undecided", "faster over the rounds, but of 2 combinations of modes 1 faster, 1 slower"),
+        ({"full": 1.7}, 1.5, "undecided", "slower over the rounds, but of 2 combinations of modes 1 slower, 1 undecided"),
+        ({"math_only": 1.8, "full": 1.3}, 0.6, "undecided", "of 4 combinations of modes 3 faster, 1 undecided"),
+        ({"null": 1.001}, 0.5, "faster", ""),
+    ],
+    ids=["arm", "base", "both", "slower", "arm-turned", "base-turned", "both-turned", "null only"],
+)  # fmt: skip
+def test_a_verdict_stands_where_no_mode_turns_it(
+    slowed: dict[str, float], ratio: float, verdict: str, counts: str
+) -> None:
+    """Case 8 inside a contrast; of every fourth run planted in another mode."""
+    found = judged(in_modes(slowed, ratio=ratio))
+    in_two = sorted({*slowed} - {"null"})
+    assert found.verdict == verdict
+    assert not found.blocked
+    assert found.flags == (("two-modes",) if in_two else ())
+    assert sorted(text.split(": two modes: ")[0] for text in found.modes) == in_two
+    assert all(" x 18 and" in text and text.endswith(" x 6 ms") for text in found.modes)
+    if counts:
+        assert found.reasons == (f"{'; '.join(found.modes)}: {found.reasons[0].rpartition(' ms: ')[2]}",)
+        assert found.reasons[0].endswith(counts)
+    else:
+        assert found.reasons == ("the interval excludes 1" + ", in each mode too" * bool(in_two),)
+
+
+def test_same_stands_where_all_combinations_lie_inside_the_margin() -> None:
+    tables = in_modes({"math_only": 1.1}, ratio=1.0)
+    assert judged(tables, margin=0.2).verdict == "same"
+    turned = judged(tables, margin=0.06)
+    assert turned.verdict == "undecided"
+    assert turned.reasons[0].endswith("same over the rounds, but of 2 combinations of modes 1 same, 1 slower")
+
+
+def test_a_mode_of_too_few_samples_has_no_interval_and_decides_nothing() -> None:
+    found = judged(in_modes({"math_only": 1.3}, every=6))
     assert found.verdict == "undecided"
-    assert found.flags == ("two-modes",)
-    assert "x 16 and" in found.modes[0]
-    assert found.modes[0].startswith("math_only: two modes")
+    assert found.reasons[0].endswith("of 2 combinations of modes 1 faster, 1 without an interval")
+    assert found.expectation("time_ratio", (0.0, 5.0)) == "undecided"
+    assert math.isnan(found.modes_time_ratio_low)
+
+
+def test_an_expectation_must_hold_in_each_mode() -> None:
+    found = judged(in_modes({"math_only": 1.3}))
+    assert found.modes_time_ratio_low < 0.5 < found.time_ratio_low < 0.55 < found.time_ratio_high < 0.65
+    assert found.modes_time_ratio_high > 0.65
+    assert found.modes_exposed_low_ns < 0.35 * found.base_ns < found.exposed_low_ns
+    assert found.modes_exposed_high_ns > 0.5 * found.base_ns > found.exposed_high_ns
+    for expected, word in (((0.4, 0.8), "supported"), ((0.7, 0.8), "refuted"), ((0.4, 0.6), "undecided")):
+        assert found.expectation("time_ratio", expected) == word
+    assert found.expectation("exposed_ns", (0.4e6, 0.48e6)) == "undecided"
+    plain = judged(measured())
+    assert (plain.modes_time_ratio_low, plain.modes_exposed_high_ns) == (plain.time_ratio_low, plain.exposed_high_ns)
+
+
+def told_by_modes(seed: int) -> list[bool]:
+    """Faster in both modes is found; equal in one of them, and equal in both, are not called faster or slower."""
+    arm, both = {"math_only": 1.3}, {"math_only": 1.3, "full": 1.3}
+    cases = ((arm, 0.5), (arm, 1 / 1.3), (both, 1.0))
+    words = [judged(in_modes(slow, 3, ratio, seed=seed, samples=10, sd=0.012)).verdict for slow, ratio in cases]
+    return [words[0] == "faster", *(word not in ("faster", "slower") for word in words[1:])]
+
+
+def test_modes_are_told_on_many_seeds() -> None:
+    assert np.array([told_by_modes(seed) for seed in range(20)]).sum(axis=0).min() >= 18
 
 
 def test_below_the_noise_floor_is_undecided() -> None:

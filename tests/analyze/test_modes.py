@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from planted import noise
 
-from attribution.analyze.modes import lost_effect, two_modes
+from attribution.analyze.modes import combinations, lost_effect, modes_of, told, two_modes
 
 PLAIN = [9927.0] * 12 + [10358.0] * 28
 TRACED = [10334.0] * 40
@@ -69,3 +71,27 @@ def test_neighbouring_ticks_and_single_outliers_are_not_modes() -> None:
     assert two_modes([10.0] * 39 + [20.0]) is None
     assert two_modes([5.0] * 40) is None
     assert two_modes([1.0, 1.0, 1.0, 9.0, 9.0, 9.0]) is None
+
+
+def test_every_mode_of_one_arm_meets_every_mode_of_the_other() -> None:
+    base, arm, one = modes_of([10.0] * 10 + [20.0] * 10), modes_of([5.0] * 10 + [40.0] * 10), modes_of([8.0] * 20)
+    assert (one.values, one.counts, one.ranges) == ((8.0,), (20,), ((8.0, 8.0),))
+    assert combinations(one, one) == []
+    ratios = [math.exp(found.log[0]) for found in combinations(base, arm)]
+    assert ratios == pytest.approx([0.5, 4.0, 0.25, 2.0])
+    assert [found.exposed_ns for found in combinations(base, one)] == [(2.0, 2.0), (12.0, 12.0)]
+    assert [math.exp(found.log[0]) for found in combinations(one, base)] == pytest.approx([1.25, 2.5])
+    assert told({"full": base, "none": one}) == ("full: two modes: 1e-05 x 10 and 2e-05 x 10 ms",)
+
+
+def test_an_interval_of_two_modes_reaches_from_end_to_end_and_no_less_than_the_ticks() -> None:
+    base, arm = modes_of([*range(100, 120), *range(1000, 1020)]), modes_of([*range(200, 220)])
+    (low, _), (base_range, _), (arm_range,) = combinations(base, arm), base.ranges, arm.ranges
+    assert base_range == (105, 114)
+    assert [math.exp(end) for end in low.log] == pytest.approx([209.5 / 109.5, arm_range[0] / 114, arm_range[1] / 105])
+    assert low.exposed_ns == (105 - arm_range[1], 114 - arm_range[0])
+    low, _ = combinations(base, arm, tick_ns=50.0)
+    assert low.exposed_ns == (-200.0, 0.0)
+    assert low.log[2] - low.log[0] == pytest.approx(50 / 109.5 + 50 / 209.5)
+    none, _ = combinations(modes_of([1.0] * 3 + [9.0] * 20), modes_of([5.0] * 20), tick_ns=1.0)
+    assert np.isnan([*none.log[1:], *none.exposed_ns]).all()

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from planted import measured
 from planted_selectors import planted, sweep
 
 from attribution.analyze import dispatch, selectors
+from attribution.analyze.contrast import contrast
 from attribution.errors import DataError
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
@@ -159,6 +161,28 @@ def test_planted_modes_are_named_where_they_are(tables: dict[str, pd.DataFrame])
     assert (row["selector"], row["distribution"], row["columns"]) == ("steep", "shifted", 1024)
     assert row["upper_ns"] / row["lower_ns"] == pytest.approx(2, rel=0.01)
     assert (row["upper"], row["lower"] + row["upper"]) == (slow.sum(), times["run"].isin(mine["run"]).sum())
+
+
+@pytest.mark.parametrize(
+    ("ratio", "slowed", "verdict"),
+    [
+        (0.5, {"arm": 1.3}, "faster"),
+        (0.5, {"arm": 1.3, "torch_topk": 1.3}, "faster"),
+        (0.6, {"arm": 1.8}, "undecided"),
+        (0.6, {"arm": 1.8, "torch_topk": 1.3}, "undecided"),
+    ],
+)
+def test_modes_decide_as_in_a_contrast(ratio: float, slowed: dict[str, float], verdict: str) -> None:
+    tables = measured({"torch_topk": 1.0, "arm": ratio, "null": 1.0}, rounds=24)
+    tables["runs"] = tables["runs"].astype({"shape": str}).assign(shape="rows=64,columns=4096,k=512")
+    for arm, factor in slowed.items():
+        runs = tables["runs"].loc[tables["runs"]["arm"] == arm, "run"].iloc[::4]
+        tables["times"].loc[tables["times"]["run"].isin(runs), "time_ns"] *= factor
+    (cell,) = selectors.cells(tables["runs"], tables["times"], tables["checks"], SCOPE, 1.0).to_dict("records")
+    same = contrast(**tables, base="torch_topk", arm="arm", tick_ns=1.0)
+    assert cell["verdict"] == same.verdict == verdict
+    assert cell["reason"] == same.reasons[0]
+    assert all(f"{arm}: two modes: " in cell["reason"] for arm in slowed) == (verdict == "undecided")
 
 
 def test_the_rule_takes_the_best_worst_case_by_width(cells: pd.DataFrame) -> None:

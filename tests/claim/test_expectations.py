@@ -116,9 +116,11 @@ def _wrong(tables: dict[str, pd.DataFrame]) -> None:
     )
 
 
-def _two_modes(tables: dict[str, pd.DataFrame]) -> None:
-    slow = tables["times"]["run"] % 5 == 0
-    tables["times"]["time_ns"] *= np.where(slow, 1.5, 1.0)
+def _two_modes(tables: dict[str, pd.DataFrame], every: int = 7) -> None:
+    """Of 20 runs of `score_only`, 3 take twice as long, or more of them."""
+    runs = tables["runs"]
+    slow = runs.loc[runs["arm"] == "score_only", "run"].iloc[::every]
+    tables["times"].loc[tables["times"]["run"].isin(slow), "time_ns"] *= 2
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,23 @@ def test_a_planted_fault_leaves_it_undecided(
     assert row["claim"] == "undecided"
     assert reason in row["reason"]
     assert [c["passed"] for c in row["checks"] if c["check"] == check] == [False]
+
+
+@pytest.mark.parametrize(
+    ("expected", "word"), [((0.01, 5.0), "supported"), ((3.0, 5.0), "refuted"), ((0.01, 1.3), "undecided")]
+)
+def test_modes_that_do_not_turn_an_expectation_are_only_said(
+    recorded: Callable[..., Recording], expected: tuple[float, float], word: str
+) -> None:
+    recording = recorded({"planted": {"time_ratio": expected}}, lambda tables: _two_modes(tables, 3))
+    row, answer = only(recording), answers(recording).set_index("arm").loc["score_only"]
+    assert (row["claim"], answer["expectation"]) == (word, word)
+    assert row["high"] < 1.3 < answer["modes_time_ratio_high"]
+    (modes,) = (check for check in row["checks"] if check["check"] == "modes")
+    assert modes["passed"] == (word != "undecided")
+    assert modes["detail"].startswith("score_only: two modes: ")
+    assert modes["detail"].endswith(f", {answer['modes_time_ratio_high']:.4f}] over all of them")
+    assert (modes["detail"] in row["reason"]) == (word == "undecided")
 
 
 def test_the_base_the_null_arm_and_arms_without_expectations_claim_nothing(recorded: Callable[..., Recording]) -> None:
