@@ -28,7 +28,7 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
 
     Columns: run, role, processing_ns, hidden_ns, exposed_ns, fill_ns and drain_ns (the exposed time of a CTA before its
     last role has begun, and after its first role has ended), wait_ready_ns (for an upstream role), wait_free_ns (for a
-    downstream one), wait_other_ns, busy_fraction.
+    downstream one), wait_other_ns, busy_fraction (NaN for a role of which no wait for data was traced: it is not known then).
     """
     names = list(spans["role"].cat.categories)
     active = processing(spans) if active is None else active
@@ -40,8 +40,8 @@ def roles(spans: pd.DataFrame, active: Active | None = None) -> pd.DataFrame:
     index = pd.MultiIndex.from_product([runs, names], names=["run", "role"])
     out = pd.DataFrame(np.concatenate(list(sums.values())) if sums else [], index=index, columns=EXPOSURE)
     out = out.join(_waits(spans, names), how="left").fillna(0).astype(np.int64)
-    seen = out["processing_ns"] + out["wait_ready_ns"]
-    out["busy_fraction"] = (out["processing_ns"] / seen.where(seen > 0)).astype(float)
+    waited = out["wait_ready_ns"].where(out["wait_ready_ns"] > 0)
+    out["busy_fraction"] = (out["processing_ns"] / (out["processing_ns"] + waited)).astype(float)
     return out.reset_index().astype({"role": pd.CategoricalDtype(names)})
 
 

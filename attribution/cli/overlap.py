@@ -58,8 +58,8 @@ def overlap(
     awaited = [f"{w['role']} for {w['waits_for'] or 'nobody in particular'} {w['time_ns'] / 1e6:.4g}" for w in waits]
     print(f"exposed = fill + steady + drain; waits, ms: {', '.join(awaited) or 'none'}")
     print(
-        "busy fraction = processing / (processing + wait ready): a role that is seldom busy has slack.  Where waits for data are\n"
-        "not traced (TRACE = 1 leaves out those for single tiles) they count as processing, and the fraction says nothing."
+        "busy fraction = processing / (processing + wait ready): a role that is seldom busy has slack.  Not known where no wait\n"
+        "for data was traced (TRACE = 1 leaves out those for single tiles): they count as processing."
     )
     print(f"\nCritical path on SM {way['sm'].iloc[0]}, which finishes last: {len(way)} stretches")
     rows = [

@@ -94,6 +94,8 @@ def test_hidden_and_exposed_time_of_each_role() -> None:
         10,
     ]
     assert table.loc["topk", "busy_fraction"] == 12 / (12 + 14)
+    # Of Math no wait was traced: whether it was busy all the time is not known.
+    assert np.isnan(table.loc["math", "busy_fraction"])
 
 
 def test_roles_of_other_ctas_hide_nothing() -> None:
