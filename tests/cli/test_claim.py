@@ -99,6 +99,16 @@ def test_two_modes_are_told_once_and_in_ms(attr: Callable[..., Any], tmp_path: P
         assert "at best" not in line  # `undecided` stands before it already
 
 
+def test_modes_that_turn_nothing_are_told_beside_the_verdict(attr: Callable[..., Any], tmp_path: Path) -> None:
+    tables = planted.measured({"full": {"full": 1e6, "null": 1e6, "score_only": 5e5}})
+    slow = tables["runs"].loc[tables["runs"]["arm"] == "score_only", "run"].iloc[::3]
+    tables["times"].loc[tables["times"]["run"].isin(slow), "time_ns"] *= 1.3
+    planted.recording(tmp_path / "modes", tables, planted.ladder_variants())
+    (line,) = (line for line in attr("show", tmp_path / "modes").out.splitlines() if line.startswith("    faster: "))
+    assert line.startswith("    faster: the interval excludes 1, in each mode too; ")
+    assert line.count("score_only: two modes: 0.") == 1, line
+
+
 def test_what_voids_a_contrast_is_told_once_and_beside_it_what_was_equal(
     attr: Callable[..., Any], tmp_path: Path
 ) -> None:
