@@ -57,7 +57,7 @@ class CudaMachine:
         self.arch = facts.arch_for(self.module, kernel)
         self.nvml = clocks.Nvml(pci_bus_id=facts.pci_bus_id())
         self.stamps = stamp.Stamps(self.arch, facts.properties().multiprocessor_count, STAMPS)
-        self.primary = ("graph" if "graph" in options.scopes else options.scopes[0], "operator")
+        self.primary = options.primary
         self.traced_rounds = options.traced_rounds
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}

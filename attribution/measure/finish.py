@@ -19,6 +19,7 @@ from attribution.load import load_kernel, load_variants
 from attribution.measure.manifest import manifest, source_hash
 from attribution.measure.runs import planned_runs
 from attribution.measure.scopes import Skip
+from attribution.measure.watch import RULE
 from attribution.measure.worker import MACHINE
 from attribution.partial import KEPT, PLAN, Partial
 from attribution.plan import Plan
@@ -53,6 +54,15 @@ def finish(path: Path, root: Path) -> Recording:
     facts["variants"] = identity["variants"]
     facts["measuring"] = {**identity["options"], "lost": [], "skipped": _never_ran(identity["options"])}
     facts["measuring"]["stopped"] = f"{rounds} of {plan.rounds} rounds; arms were not checked once more at the end"
+    if (folder / RULE).is_file():
+        why = "stopped before the precision that was asked for was reached"
+        facts["stopping"] = {
+            **_facts(folder / RULE),
+            "budget_s": None,
+            "reached": False,
+            "reason": why,
+            "half_widths": {},
+        }
     return partial.publish(facts, overwrite=False, only=kept)
 
 

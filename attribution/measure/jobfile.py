@@ -55,6 +55,11 @@ class Options:
     """Times that ncu profiles a base: how far counters of equal launches differ is their interval."""
     rest: float = REST
 
+    @property
+    def primary(self) -> tuple[str, str]:
+        """Scope and stage whose interval a stopping rule looks at."""
+        return "graph" if "graph" in self.scopes else self.scopes[0], "operator"
+
     def profiles(self, arm: str) -> bool:
         """Whether a profiler is to run this arm; the null arm is the base again, and would say nothing new."""
         return arm != NULL and arm in (self.profiled_arms or (arm,))

@@ -33,6 +33,8 @@ from attribution.plan import Plan
 from attribution.recording import Recording, check_free
 
 WORKER = (sys.executable, "-m", "attribution.measure.cuda")
+RULE = "rule.json"
+"""What precision was asked for last, for a measurement that is stopped before its rule ends it."""
 
 
 def execute(
@@ -56,6 +58,10 @@ def execute(
     own = {"machine": {"kind": "cuda"}, "source": source_hash(kernel), "options": asdict(options)}
     whole = as_json({**plan.facts(), **own, "variants": declared(plan, variants)})
     partial = Partial(path, whole, resume)
+    (partial.folder / RULE).unlink(missing_ok=True)
+    if rule is not None:
+        asked = {"precision": rule.precision, "scope": "/".join(options.primary)}
+        (partial.folder / RULE).write_text(json.dumps(asked), encoding="utf-8")
     done = go_through([plan], kernel, variants, partial, whole, progress, options, rule, command=command)
     facts = manifest(replace(plan, rounds=done.rounds), kernel, variants, done.machine)
     facts |= {"measuring": done.measuring(skipped), "cost": done.cost}

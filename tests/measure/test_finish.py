@@ -16,7 +16,7 @@ from attribution.claim import answers
 from attribution.declare import Kernel, Variant
 from attribution.errors import DataError, InputError
 from attribution.measure import finish as finishing
-from attribution.measure import watch
+from attribution.measure import stopping, watch
 from attribution.measure.finish import finish
 from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan
@@ -31,6 +31,7 @@ def stopped(
     monkeypatch: pytest.MonkeyPatch,
     at: int,
     resume: bool = False,
+    rule: stopping.Rule | None = None,
 ) -> None:
     """Stop as a user does, in the middle of a round."""
     monkeypatch.setenv("FAKE", ":")
@@ -43,7 +44,7 @@ def stopped(
 
     options = Options(scopes=("graph", "ncu"), traced_rounds=2, keep_s=0.0)
     with pytest.raises(KeyboardInterrupt):
-        watch.execute(asked, hello, variants, path, progress, options, resume, command=FAKE)
+        watch.execute(asked, hello, variants, path, progress, options, resume, rule=rule, command=FAKE)
 
 
 def test_whole_rounds_are_a_recording_that_says_what_it_lacks(
@@ -61,6 +62,18 @@ def test_whole_rounds_are_a_recording_that_says_what_it_lacks(
     assert set(made.table("times")["run"]) <= set(runs["run"])
     assert answers(made, "operator").set_index("arm").loc["scalar", "pairs"] == rounds
     assert not (tmp_path / "a.partial").exists()
+
+
+def test_a_precision_that_was_asked_for_and_not_reached_decides_nothing(
+    hello: Kernel, variants: dict[str, Variant], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, rule in (("asked", stopping.Rule(1e-9)), ("not", None)):
+        stopped(hello, variants, tmp_path / name, monkeypatch, at=30, rule=rule)
+    asked, plain = (finish(tmp_path / name, root) for name in ("asked", "not"))
+    assert "stopping" not in plain.manifest
+    assert (asked.manifest["stopping"]["precision"], asked.manifest["stopping"]["reached"]) == (1e-9, False)
+    reasons = [answers(made, "operator").set_index("arm").loc["scalar", "reasons"] for made in (asked, plain)]
+    assert ["+-1e-07 % was asked" in why for why in reasons] == [True, False]
 
 
 def test_other_sources_too_few_rounds_and_nothing_at_all_are_refused(
