@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
-from attribution.launch import Launch
+from attribution.launch import Call, Launch, Operator
 from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ROUNDS, ceiling, graph, median_interval, normal, ratio, ratios
+from bench.topk_gpu import others
 
 SEED, HEAD_FLOP, NCU_S = 101, 2 * 64 * 128, 120
 LONG = [(4096, n) for n in (8192, 16384, 32768, 65536, 131072)]
@@ -112,17 +113,38 @@ class Shape:
         self.check(made)
         return made.graph()
 
+    def others(self) -> dict[str, Callable[[], None]]:
+        """The pipelines of the own scorer with each selector of another project that is installed, checked."""
+        flags = self.kernel.resolve_flags(UNFUSED)
+        made = module_of(self.kernel, "operator").make(self.inputs, flags, {})
+        problem = {"scores": made.scores, "start": self.inputs["k_start"], "end": self.inputs["k_end"]}
+        arms = {}
+        for name, selection in others(problem, self.gpu.ARCH).items():
+            steps = (*made.launches, Call("select", selection.run))
+            operator = Operator(steps, {"indices": selection.output["indices"]})
+            prepared = Prepared(self.kernel, operator, Module(build(self.kernel, flags)), 0)
+            self.kept.append(prepared)
+            self.check(prepared)
+            arms[f"unfused_own with {name}"] = prepared.graph()
+        return arms
+
     def times(self, more: dict[str, Callable[[], None]]) -> Times:
         again = self.arm()
         self.check(again)
         arms = {"full": self.full.graph(), "again": again.graph(), "main": self.full.graph("main"), **more}
-        arms["unfused_own"] = self.unfused("own")
+        arms |= {"unfused_own": self.unfused("own"), **self.others()}
         if scorer := self.scorer():
             arms |= {"scorer": scorer, "unfused_deep_gemm": self.unfused("deep_gemm")}
         found = paired(arms)
         for prepared in self.checked:
             self.check(prepared)
         return found
+
+
+def pipeline_of(arm: str) -> str:
+    """`own scorer and kernel topk` of the arm `unfused_own`."""
+    scorer, _, selector = arm.removeprefix("unfused_").partition(" with ")
+    return f"{scorer} scorer and {selector or 'kernel topk'}"
 
 
 def paired(arms: dict[str, Callable[[], None]]) -> Times:
@@ -226,7 +248,7 @@ def table(kept: dict[str, Any]) -> Iterator[Row]:
         yield against_scorer(what, times, most)
         yield Row(f"{what}: null pair", f"{ratio(times, 'again', 'full'):.3f}", "reported", None)
         for arm in (name for name in times if name.startswith("unfused_")):
-            pipeline = f"{arm.removeprefix('unfused_')} scorer and kernel topk"
+            pipeline = pipeline_of(arm)
             yield Row(f"{what}: operator / {pipeline}", f"{ratio(times, 'full', arm):.3f}", "reported", None)
         if (rows, keys) in LONG and "scorer" in times:
             long.append(ratio(times, "full", "scorer"))

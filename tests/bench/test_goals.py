@@ -116,6 +116,7 @@ def test_each_operator_that_selects_is_checked_again_behind_the_last_round(monke
         shape.__dict__.update(gpu=Found(), inputs={}, size={}, flags={}, checked=[], wrong=[], full=made[0])
         waiting = iter(made[1:])
         shape.__dict__.update(arm=lambda waiting=waiting, **_: next(waiting), scorer=lambda: lambda: None)
+        shape.__dict__.update(others=dict)
 
         def timed(arms: dict[str, object], arm: Arm = made[broken]) -> dict[str, list[float]]:
             arm.operator.output[0] = False
@@ -126,3 +127,46 @@ def test_each_operator_that_selects_is_checked_again_behind_the_last_round(monke
         shape.times({})
         assert [arm.runs for arm in made] == [2, 2, 2, 2]
         assert shape.wrong == ["planted: wrong"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "pipeline"),
+    [
+        ("unfused_own", "own scorer and kernel topk"),
+        ("unfused_deep_gemm", "deep_gemm scorer and kernel topk"),
+        ("unfused_own with flashinfer", "own scorer and flashinfer"),
+    ],
+)
+def test_a_pipeline_is_named_by_its_scorer_and_its_selector(arm: str, pipeline: str) -> None:
+    assert goals.pipeline_of(arm) == pipeline
+
+
+def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is checked, writes into what is checked, and reads the scorer's matrix."""
+    asked, checked = [], []
+    out, scores, run = object(), object(), lambda: None
+
+    def others(problem: dict[str, Any], arch: str) -> dict[str, Any]:
+        asked.append((problem["scores"], arch))
+        return {"one": SimpleNamespace(run=run, output={"indices": out})}
+
+    made = SimpleNamespace(scores=scores, launches=("launch",))
+    monkeypatch.setattr(goals, "others", others)
+    monkeypatch.setattr(goals, "module_of", lambda kernel, name: SimpleNamespace(make=lambda *given: made))
+    monkeypatch.setattr(goals, "build", lambda kernel, flags: "build")
+    monkeypatch.setattr(goals, "Module", lambda made: made)
+    monkeypatch.setattr(
+        goals, "Prepared", lambda kernel, operator, module, level: SimpleNamespace(operator=operator, graph=lambda: run)
+    )
+    shape = SimpleNamespace(
+        kernel=SimpleNamespace(resolve_flags=lambda flags: flags),
+        gpu=SimpleNamespace(ARCH="sm_90a"),
+        inputs={"k_start": 0, "k_end": 1},
+        kept=[],
+        check=checked.append,
+    )
+    arms = goals.Shape.others(shape)  # type: ignore[arg-type]
+    assert arms == {"unfused_own with one": run}
+    assert asked == [(scores, "sm_90a")]
+    assert [p.operator.output for p in checked] == [{"indices": out}]
+    assert [step if isinstance(step, str) else step.stage for step in checked[0].operator.steps] == ["launch", "select"]
