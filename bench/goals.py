@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution.build import build
+from attribution.declare import Flags
 from attribution.launch import Call, Launch, Operator
 from attribution.load import load_kernel, module_of, shipped_root
 from attribution.measure.prepared import Module, Prepared
@@ -71,7 +72,10 @@ class Shape:
     def arm(self, leave_out: str = "", **overrides: Any) -> Prepared:
         flags = self.kernel.resolve_flags(overrides)
         made = self.gpu.operator(self.inputs, self.size, flags, {})
-        made = replace(made, steps=tuple(s for s in made.steps if s.stage != leave_out))
+        return self.ready(replace(made, steps=tuple(s for s in made.steps if s.stage != leave_out)), flags)
+
+    def ready(self, made: Operator, flags: Flags) -> Prepared:
+        """These steps with the build of `flags`, where there are launches of one."""
         launches = any(isinstance(step, Launch) for step in made.steps)
         module = Module(build(self.kernel, flags)) if launches else None
         prepared = Prepared(self.kernel, made, module, int(flags["TRACE"]))
@@ -121,9 +125,7 @@ class Shape:
         arms = {}
         for name, selection in others(problem, self.gpu.ARCH).items():
             steps = (*made.launches, Call("select", selection.run))
-            operator = Operator(steps, {"indices": selection.output["indices"]})
-            prepared = Prepared(self.kernel, operator, Module(build(self.kernel, flags)), 0)
-            self.kept.append(prepared)
+            prepared = self.ready(Operator(steps, {"indices": selection.output["indices"]}), flags)
             self.check(prepared)
             arms[f"unfused_own with {name}"] = prepared.graph()
         return arms

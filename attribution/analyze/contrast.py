@@ -20,7 +20,7 @@ from attribution.analyze import work
 from attribution.analyze.doubts import doubts, void_reasons
 from attribution.analyze.estimate import estimate, spanned
 from attribution.analyze.modes import combinations, told
-from attribution.analyze.pairing import only, pair_rounds, point, scoped
+from attribution.analyze.pairing import only, pair_rounds, point, scoped, scopes
 from attribution.analyze.verdict import AT_BEST, MARGIN, judge, settle, stated_for
 from attribution.errors import InputError
 
@@ -198,7 +198,7 @@ def contrasts(
             near, looked, counted = (t[t["run"].isin(part["run"])] for t in (times, checks, counters))
             mine = near[near["stage"] == stage]
             arms = [a for a in part["arm"].astype(str).unique() if a != base and (only_arms is None or a in only_arms)]
-            labels: list[str | None] = [*_scopes(mine, scope)] or [scope]
+            labels: list[str | None] = [*scopes(mine, scope)] or [scope]
             for label in labels:
                 for arm in arms:
                     found = contrast(
@@ -213,13 +213,6 @@ def _by_knobs(here: pd.DataFrame, base: str) -> list[pd.DataFrame]:
     """The runs of a group, one part for each set of knobs where the base has several."""
     knobs = here.loc[here["arm"] == base, "knobs"].astype(str).unique()
     return [here] if len(knobs) < 2 else [here[here["knobs"] == value] for value in knobs]
-
-
-def _scopes(times: pd.DataFrame, scope: str | None) -> list[str]:
-    """Labels of the scopes there are, those of `scope` only when it is given."""
-    parts = times[["scope", "cache", "clock"]].drop_duplicates().astype(str)
-    labels = ["/".join(part) for part in parts.to_numpy().tolist()]
-    return [x for x in labels if scope is None or scope in (x, x.split("/")[0])]
 
 
 def _expected(found: Contrast, expects: Mapping[str, tuple[float, float]]) -> dict[str, str]:

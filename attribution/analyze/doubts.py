@@ -27,9 +27,15 @@ def flagged(samples: pd.Series) -> Counter[str]:
     return Counter(mark for text in samples.tolist() for mark in text.split(",") if mark)
 
 
-def blocking(samples: pd.Series) -> dict[str, int]:
-    """Of the flags of one arm's samples those that allow no verdict, with their number."""
-    return {mark: n for mark, n in flagged(samples).most_common() if n > BLOCKING.get(mark, 1.0) * len(samples)}
+def blocking(samples: pd.Series, arm: str = "") -> dict[str, str]:
+    """Of the flags of one arm's samples those that allow no verdict, each with what it says."""
+    marks = flagged(samples).most_common()
+    return {mark: _told(mark, n, samples, arm) for mark, n in marks if n > BLOCKING.get(mark, 1.0) * len(samples)}
+
+
+def _told(mark: str, count: int, samples: pd.Series, arm: str = "") -> str:
+    """`clock-limited: 3 of 12 samples of full`."""
+    return f"{mark}: {count} of {len(samples)} samples" + (f" of {arm}" if arm else "")
 
 
 def void_reasons(
@@ -91,8 +97,7 @@ def doubts(
         block = blocking(samples["flags"])
         for mark, count in flagged(samples["flags"]).most_common():
             flags.add(mark)
-            text = f"{mark}: {count} of {len(samples)} samples of {name}"
-            (blocked if mark in block else notes).append(text)
+            (blocked if mark in block else notes).append(_told(mark, count, samples["flags"], name))
         if len(samples) and samples["clock_mhz"].isna().all() and (samples["clock"] != "none").any():
             flags.add("clock-unknown")
         if len(samples):

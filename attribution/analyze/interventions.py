@@ -19,6 +19,7 @@ import pandas as pd
 from attribution.analyze import law
 from attribution.analyze.clock import at_clock_of
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
+from attribution.analyze.pairing import scopes
 from attribution.analyze.stats import intervals
 from attribution.analyze.traced import traced_runs
 from attribution.errors import DataError, InputError
@@ -104,13 +105,9 @@ def interventions(
 
 def _missed(kept: Interventions, late: pd.DataFrame) -> pd.DataFrame:
     """`late` with what the law of rows of the others predicts: error (predicted over measured, less 1), error_low, error_high."""
-    solve = np.linalg.pinv(np.stack([np.ones(len(kept.table)), kept.table["busiest_sm_rows"]], axis=1).astype(float))
-    fitted = kept._times() @ solve.T  # [rounds, 2]
-    errors = [
-        (fitted[:, 0] + fitted[:, 1] * rows) / kept.rounds.of(arm) - 1
-        for arm, rows in zip(late["arm"], late["busiest_sm_rows"], strict=True)
-    ]
-    found = intervals(np.stack(errors))
+    rows, at = (table["busiest_sm_rows"].to_numpy(float) for table in (kept.table, late))
+    measured = np.stack([kept.rounds.of(arm) for arm in late["arm"]], axis=1)
+    found = intervals((law.predicted(rows, kept._times(), at) / measured - 1).T)
     return late.assign(error=found.center, error_low=found.low, error_high=found.high)
 
 
@@ -212,9 +209,8 @@ def choose_scope(times: pd.DataFrame, scope: str | None, stage: str = "main") ->
     Raises InputError for a scope (instrument, or instrument/cache/clock) that has no time at all.
     """
     if scope is not None:
-        labels = ["/".join(row) for row in times[["scope", "cache", "clock"]].drop_duplicates().astype(str).to_numpy()]
-        if scope not in (*labels, *(label.split("/")[0] for label in labels)):
-            raise InputError(f"no time in scope {scope!r}; there are: {', '.join(sorted(labels)) or 'none'}")
+        if not scopes(times, scope):
+            raise InputError(f"no time in scope {scope!r}; there are: {', '.join(sorted(scopes(times))) or 'none'}")
         return scope
     here = times[times["stage"] == stage][["scope", "cache", "clock"]].drop_duplicates().astype(str)
     order = ["graph", "event", "cupti", "host-virtual"]

@@ -206,7 +206,7 @@ def judge(
     for arm in dict.fromkeys((lower, upper)):
         doubts += work.unchecked_output(tables["checks"], runs, arm)
         mine = timed[timed["run"].isin(runs.loc[runs["arm"] == arm, "run"])]
-        doubts += [f"{mark}: {n} of {len(mine)} samples of {arm}" for mark, n in blocking(mine["flags"]).items()]
+        doubts += blocking(mine["flags"], arm).values()
     if lower != upper and not shared:
         doubts.append(f"no equal work was declared for {lower}")
     if math.isnan(bounds[0]):

@@ -70,10 +70,15 @@ def held_out(x: Floats, times: Floats, groups: Sequence[object]) -> Floats:
         if constant and not out.all():
             errors[:, out] = times[:, ~out].mean(axis=1, keepdims=True) / times[:, out] - 1
         elif len(np.unique(x[~out])) > 1:
-            solve = np.linalg.pinv(np.stack([np.ones(int((~out).sum())), x[~out]], axis=1))
-            fitted = times[:, ~out] @ solve.T
-            errors[:, out] = (fitted[:, :1] + fitted[:, 1:] * x[out]) / times[:, out] - 1
+            errors[:, out] = predicted(x[~out], times[:, ~out], x[out]) / times[:, out] - 1
     return errors
+
+
+def predicted(x: Floats, times: Floats, at: Floats) -> Floats:
+    """Times [rounds, m] at `at` [m] when T = a + b x is fitted, round by round, on `times` [rounds, k] at `x` [k]."""
+    solve = np.linalg.pinv(np.stack([np.ones(len(x)), x], axis=1))
+    fitted = times @ solve.T
+    return np.asarray(fitted[:, :1] + fitted[:, 1:] * at)
 
 
 def predict(train: pd.DataFrame, test: pd.DataFrame) -> Floats:

@@ -71,7 +71,7 @@ def operator_account(
     values["gaps"] = whole - sum(values.values())
     values["operator"] = whole
     label = timed["scope_label"].iloc[0]
-    doubt = "; ".join(f"{mark}: {n} of {len(timed)} samples" for mark, n in blocking(timed["flags"]).items())
+    doubt = "; ".join(blocking(timed["flags"]).values())
     rows = []
     for item, ns in values.items():
         found = stats.intervals(ns, resolution=tick_ns * (len(order) + 1 if item == "gaps" else 1))

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze import stats
+from attribution.analyze.carry_over import BESIDE
 from attribution.analyze.equal_clock import equal_clock
-from attribution.analyze.pairing import pair_rounds, scoped
+from attribution.analyze.pairing import pair_rounds, scoped, scopes
 from attribution.analyze.verdict import decide
 from attribution.errors import InputError
 from attribution.order import williams
@@ -171,9 +172,8 @@ def _question(
 ) -> Iterator[dict[str, Any]]:
     if times.empty:
         return
-    labels = times[["scope", "cache", "clock"]].drop_duplicates().astype(str).agg("/".join, axis=1)
     size = rounds or block_rounds(len(question["arms"]))
-    for scope in sorted(labels[~labels.str.startswith(("ncu", "cupti", "trace"))]):
+    for scope in sorted(label for label in scopes(times) if label.split("/")[0] not in BESIDE):
         for stage in STAGES:
             ratios, tick = log_ratios(recording, question["base"], arm, stage, scope, times)
             if len(ratios) < size:

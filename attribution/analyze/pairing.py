@@ -12,6 +12,13 @@ import pandas as pd
 from attribution.errors import DataError
 
 
+def scopes(times: pd.DataFrame, scope: str | None = None) -> list[str]:
+    """Labels (instrument/cache/clock) of the scopes there are; with `scope`, an instrument or a label, of those it means."""
+    parts = times[["scope", "cache", "clock"]].drop_duplicates().astype(str)
+    labels = ["/".join(part) for part in parts.to_numpy().tolist()]
+    return [x for x in labels if scope is None or scope in (x, x.split("/")[0])]
+
+
 def scoped(times: pd.DataFrame, scope: str | None) -> pd.DataFrame:
     """The rows of one scope, with a column `scope_label` (instrument/cache/clock).
 

@@ -12,7 +12,7 @@ from attribution.cli.options import Json, Point, Scope, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.cli.timed import check_timed
 from attribution.plan import NULL
-from attribution.show.cells import interval_ms, short_ratio, short_share
+from attribution.show.cells import account_ms, interval_ms, short_ratio, short_share
 from attribution.tables import records
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def _print(rows: dict[str, dict[str, str]], head: str, points: Iterable[str]) ->
 
 def _term(pair: dict[str, Any]) -> str:
     """An interaction in ms with its interval."""
-    return interval_ms({"t_ns": pair["term_ns"], "t_low_ns": pair["low_ns"], "t_high_ns": pair["high_ns"]}, "t")
+    return account_ms({**pair, "time_ns": pair["term_ns"]})

@@ -167,13 +167,3 @@ def _typed(name: str, text: str, like: FlagValue) -> FlagValue:
         except ValueError:
             raise InputError(f"--flag {name}={text}: must be an integer") from None
     return text
-
-
-def share(option: str, text: str) -> float:
-    """`0.2%` or `0.002` -> 0.002.  Raises InputError."""
-    from attribution.measure.stopping import precision_of
-
-    try:
-        return precision_of(text)
-    except ValueError:
-        raise InputError(f"{option} {text}: allowed is a share such as 0.2% or 0.002") from None

@@ -9,7 +9,7 @@ import typer
 
 from attribution.analyze.verdict import MARGIN
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json, open_named, share
+from attribution.cli.options import Json, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -48,6 +48,7 @@ def show(
         return
     recording.verify()
     from attribution.analyze.traced import traced
+    from attribution.measure.stopping import share
 
     rows = answer_rows(recording, stage, share("--margin", margin))
     trace = traced(recording, arm)

@@ -93,10 +93,7 @@ def _rule(precision: str | None, budget: str | None, rounds: int | None) -> tupl
         if budget is not None:
             raise InputError(f"--budget {budget}: is a limit for --precision; add --precision 0.2%")
         return None, rounds or 0
-    try:
-        wanted = stopping.precision_of(precision)
-    except ValueError:
-        raise InputError(f"--precision {precision}: allowed is a share such as 0.2% or 0.002") from None
+    wanted = stopping.share("--precision", precision)
     seconds, most = math.inf, rounds or MOST_ROUNDS
     if budget is not None:
         try:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from attribution.errors import InputError
+
 LEVEL = 0.98
 """Coverage of the interval whose half-width is compared, as the verdicts have it."""
 LEAST_PAIRS = 6
@@ -93,3 +95,11 @@ def precision_of(text: str) -> float:
     if not 0 < value < 1:
         raise ValueError(text)
     return value
+
+
+def share(option: str, text: str) -> float:
+    """What `precision_of` makes of an option's text.  Raises InputError."""
+    try:
+        return precision_of(text)
+    except ValueError:
+        raise InputError(f"{option} {text}: allowed is a share such as 0.2% or 0.002") from None

@@ -158,14 +158,15 @@ def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkey
     monkeypatch.setattr(
         goals, "Prepared", lambda kernel, operator, module, level: SimpleNamespace(operator=operator, graph=lambda: run)
     )
-    shape = SimpleNamespace(
-        kernel=SimpleNamespace(resolve_flags=lambda flags: flags),
+    shape = object.__new__(goals.Shape)
+    shape.__dict__.update(
+        kernel=SimpleNamespace(resolve_flags=lambda flags: {**flags, "TRACE": 0}),
         gpu=SimpleNamespace(ARCH="sm_90a"),
         inputs={"k_start": 0, "k_end": 1},
         kept=[],
         check=checked.append,
     )
-    arms = goals.Shape.others(shape)  # type: ignore[arg-type]
+    arms = shape.others()
     assert arms == {"unfused_own with one": run}
     assert asked == [(scores, "sm_90a")]
     assert [p.operator.output for p in checked] == [{"indices": out}]
