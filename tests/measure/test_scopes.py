@@ -146,9 +146,12 @@ def test_a_spent_budget_stops_and_says_that_nothing_was_reached() -> None:
 @pytest.mark.parametrize(("text", "value"), [("0.2%", 0.002), ("0.002", 0.002), (" 1 % ", 0.01)])
 def test_precision_reads_percent_and_shares(text: str, value: float) -> None:
     assert stopping.precision_of(text) == pytest.approx(value)
+    assert stopping.share("--margin", text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["", "x", "0", "-1%", "200%", "1,5%"])
 def test_precision_refuses_what_is_no_share(text: str) -> None:
     with pytest.raises(ValueError):
         stopping.precision_of(text)
+    with pytest.raises(InputError, match="--margin"):
+        stopping.share("--margin", text)
