@@ -110,7 +110,13 @@ def _items(recording: Recording, flags: Mapping[str, Any], ctas: int | None, rol
     A tile is one item of TMA, and of one of Math's warpgroups, which take turns.
     """
     shape = recording.manifest["plan"]["shape"]
-    known = {"q", "n"} <= set(shape) and {"BLOCK_Q", "SCHEDULE", "SELECT_TILES", "MATH_WARPGROUPS"} <= set(flags)
+    known = {"q", "n"} <= set(shape) and {
+        "BLOCK_Q",
+        "SCHEDULE",
+        "SELECT_TILES",
+        "STORE_SCORES",
+        "MATH_WARPGROUPS",
+    } <= set(flags)
     if not known or ctas is None or role not in TILE_ROLES or recording.manifest["machine"]["kind"] == "host":
         return None
     found = tiles.of_busiest_cta(shape["q"], shape["n"], flags, ctas)

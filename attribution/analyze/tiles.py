@@ -47,6 +47,7 @@ def of_busiest_cta(q: int, n: int, flags: Mapping[str, object], ctas: int) -> in
     tiles = of_batches(q, n, block_q, tile_keys(block_q, "cuda"))
     if flags["SCHEDULE"] == "rows":
         return int(max(tiles[cta::ctas].sum() for cta in range(min(ctas, len(tiles)))))
-    # SELECT_TILES counts tiles of four rows a batch; the same work is fewer, longer tiles of fewer rows.
-    selection = int(str(flags["SELECT_TILES"])) * block_q**2 // 16 if flags["SELECT"] else 0
+    # SELECT_TILES counts tiles of four rows a batch; the same work is fewer, longer tiles of fewer rows.  As stages.cuh has it:
+    # rungs that leave selection out share tiles out as the full kernel does, and only a scorer that selects nothing does not.
+    selection = 0 if flags["STORE_SCORES"] else int(str(flags["SELECT_TILES"])) * block_q**2 // 16
     return -(-int(tiles.sum()) // ctas) if tiles.min() >= selection else None

@@ -104,7 +104,7 @@ def test_the_reference_machine_traces_every_wait_whatever_its_flag_says(
 
 
 def test_key_tiles_tell_how_often_tma_and_math_work(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = {"BLOCK_Q": 4, "SCHEDULE": "shares", "SELECT_TILES": 100, "SELECT": True, "MATH_WARPGROUPS": 2}
+    flags = {"BLOCK_Q": 4, "SCHEDULE": "shares", "SELECT_TILES": 100, "STORE_SCORES": False, "MATH_WARPGROUPS": 2}
     monkeypatch.setitem(recording.manifest["plan"], "shape", {"q": 4096, "n": 12288})
     monkeypatch.setitem(recording.manifest["machine"], "kind", "cuda")
     found = {role: injected._items(recording, flags, 132, role) for role in ("tma", "math", "topk")}

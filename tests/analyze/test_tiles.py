@@ -10,7 +10,7 @@ from attribution.analyze import roofline, tiles
 from attribution.load import shipped_root
 from attribution.recording import Recording, open_recording
 
-FLAGS = {"SELECT": True, "SELECT_TILES": 100}
+FLAGS = {"STORE_SCORES": False, "SELECT_TILES": 100}
 
 
 @pytest.mark.parametrize(("q", "n", "block_q", "keys"), [(7, 300, 4, 64), (8, 8, 2, 128), (1, 1000, 1, 256)])
@@ -32,7 +32,7 @@ def test_the_busiest_cta_by_counting() -> None:
     shares = {**rows, "SCHEDULE": "shares"}
     assert tiles.of_busiest_cta(660, 131072, shares, 132) == -(-sum(each) // 132)
     assert tiles.of_busiest_cta(64, 4096, shares, 132) is None
-    assert tiles.of_busiest_cta(64, 4096, {**shares, "SELECT": False}, 132) == -(-16 * 64 // 132)
+    assert tiles.of_busiest_cta(64, 4096, {**shares, "STORE_SCORES": True}, 132) == -(-16 * 64 // 132)
 
 
 def counted(recording: Recording, block_q: int, metric: str) -> float:
