@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from attribution.claim import answers
 from attribution.claim.expectations import claims, overturned
 from attribution.claim.void import void_reasons
 from attribution.recording import Recording, open_recording
+from bench.gpu import ratio
 
 TRACES = Path(__file__).parents[1] / "traces"
 RECORDINGS = sorted(p.parent for p in TRACES.glob("*/manifest.json"))
@@ -108,3 +110,33 @@ def test_the_published_answer_of_the_host_recording_still_holds() -> None:
     found = answers(open_recording(TRACES / "host-math-only")).set_index("arm")
     assert found.loc["math_only", ["verdict", "equal_work", "expectation"]].tolist() == ["faster", "equal", "supported"]
     assert found.loc["null", "verdict"] in ("same", "undecided")
+
+
+ARMS = {"null pair": ("again", "full"), "TRACE = 1 / TRACE = 0, main": ("traced", "main")}
+"""What a row of goals is called behind its shape, and the arms whose ratio it is."""
+
+
+@pytest.mark.parametrize("name", ["goals", "goals-registers"])
+def test_ratios_among_the_goals_are_those_of_their_samples(name: str) -> None:
+    facts = json.loads((TRACES / f"h200-index-topk-{name}.json").read_text(encoding="utf-8"))
+    told = 0
+    for row in facts["rows"]:
+        if not (shape := re.match(r"Q (\d+) N (\d+)[^:]*: ", row["what"])):
+            continue
+        said = row["what"][shape.end() :]
+        pipeline = re.fullmatch(r"operator / (\w+) scorer and kernel topk", said)
+        arms = ("full", f"unfused_{pipeline[1]}") if pipeline else ARMS.get(said)
+        arms = ("full", "scorer") if said.startswith("operator / scorer") else arms
+        if arms:
+            times = facts["milliseconds"][f"{shape[1]}x{shape[2]}"]
+            assert row["measured"] == f"{ratio(times, *arms):.3f}", row["what"]
+            told += 1
+    assert told >= 4 * len(facts["milliseconds"])
+
+
+def test_ratios_of_what_a_trace_costs_are_those_of_their_samples() -> None:
+    facts = json.loads((TRACES / "h200-index-topk-trace-cost.json").read_text(encoding="utf-8"))
+    assert facts["rows"]
+    for row in facts["rows"]:
+        run, shape, top, _, bottom = row["what"].replace(":", "").split()
+        assert row["measured"] == f"{ratio(facts['runs'][run]['milliseconds'][shape], top, bottom):.3f}", row["what"]
