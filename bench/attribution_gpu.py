@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from attribution.build import build
@@ -43,7 +44,7 @@ SMS = 132
 
 @dataclass(frozen=True)
 class Asked:
-    """One recording: variants by name or by prefix (`ctas_*`), points, flags of every arm, and how it is measured.
+    """One recording: variants by name or pattern (`ctas_*`) but for `without`, points, flags of every arm, and how it is measured.
 
     `profiled`: arms whose main kernel Nsight Compute counts, about a second each; empty: all.  `rest`: of the card after each
     turn, as a multiple of the turn's work; effects of some per cent need no longer one.  Scope graph times a stage alone, with a
@@ -61,6 +62,7 @@ class Asked:
     base_turns: int = 1
     rest: float = 1.0
     distributions: tuple[str, ...] = ("normal",)
+    without: tuple[str, ...] = ()
 
     def pilot(self) -> Asked:
         """The same arms once, on as few keys as all of them take."""
@@ -69,7 +71,8 @@ class Asked:
 
     def plans(self, kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> list[Plan]:
         """One plan a point, with one CTA on each SM.  Raises InputError."""
-        names = [v for want in self.variants for v in variants if v == want or want == _prefix(v)]
+        known = [v for v in variants if not any(fnmatchcase(v, not_this) for not_this in self.without)]
+        names = [v for want in self.variants for v in known if fnmatchcase(v, want)]
         knobs = {"sms": sms, "ctas": sms}
         return [
             plan(kernel, variants, names, Overrides(shape, self.flags, knobs, name, rounds=self.rounds))
@@ -90,11 +93,10 @@ class Asked:
         )
 
 
-def _prefix(variant: str) -> str:
-    """`ctas_*` of `ctas_66`."""
-    return variant.rsplit("_", 1)[0] + "_*"
-
-
+SIX = (
+    *({"q": 4096, "n": n} for n in (8192, 32768, 131072)),
+    *({"q": q, "n": 131072} for q in (64, 512, 2048)),
+)
 RECORDINGS = {
     "ledger": Asked(
         (*RUNGS, "serial", "block_q_1", "block_q_2"),
@@ -116,6 +118,10 @@ RECORDINGS = {
         traced_rounds=1,
         scopes=("event", "graph", "ncu"),
     ),
+    "faster": Asked(
+        ("reserved_*",), ({"q": 4096, "n": 12288},), rounds=8, traced_rounds=1, scopes=("event", "graph", "ncu")
+    ),
+    "tiles": Asked(("serial",), ({"q": 1056, "n": 32768},), {"TRACE": 2}, rounds=2, traced_rounds=0),
     "capacity": Asked(
         ("shared", "split", "no_spill", "sample_seed_*"),
         ({"q": 512, "n": 32768},),
@@ -127,14 +133,20 @@ RECORDINGS = {
     ),
     "shapes": Asked(
         (*RUNGS, *MECHANISMS),
-        (
-            *({"q": 4096, "n": n} for n in (8192, 32768, 131072)),
-            *({"q": q, "n": 131072} for q in (64, 512, 2048)),
-        ),
+        SIX,
         rounds=3,
         traced_rounds=1,
         scopes=("event", "graph", "ncu"),
         profiled=("full", *RUNGS, "serial", "block_q_1", "block_q_2"),
+    ),
+    "variants": Asked(
+        ("*",),
+        SIX,
+        rounds=3,
+        traced_rounds=1,
+        samples=2,
+        scopes=("event", "graph"),
+        without=("full", *RUNGS, *MECHANISMS, "delayed_*", "reserved_*", "two_waves"),
     ),
     "block-q": Asked(
         ("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "graph", "ncu"), base_turns=3

@@ -1,7 +1,7 @@
-"""Executed instructions of shipped kernels by the lines they come from: one report of Nsight Compute a kernel, ingested.
+"""Executed instructions of shipped kernels by the lines they come from: one report of Nsight Compute a kernel.
 
     python -m bench.regions_gpu FOLDER [NAME...]
-In: a Hopper GPU, ncu and package nvtx.  Out: `h200-NAME-pcs` in FOLDER, for `attr explain inst_executed --region ...`.
+In: a Hopper GPU, ncu and package nvtx.  Out: `NAME-h200.ncu-rep` in FOLDER, for `attr explain inst_executed --region ...`.
 Each launch is profiled once, after one that nobody looks at.  Counts per instruction are taken by instrumented replays.
 Misuse: nothing here is timed, and a share of executed instructions is no share of time.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,7 @@ class Asked:
 ASKED = {
     "index-topk": Asked("index_topk", "main", {"q": 4096, "n": 32768}),
     "topk": Asked("topk", "main", {"q": 1188, "n": 32768}),
-    "topk-online": Asked("topk", "main", {"q": 1188, "n": 32768}, {"ALGORITHM": "online"}),
+    "topk-online": Asked("topk", "main", {"q": 1188, "n": 32768}, {"ALGORITHM": "online", "CANDIDATE_CAPACITY": 8192}),
 }
 
 
@@ -65,16 +64,11 @@ def launch(asked: Asked) -> None:
 
 
 def record(name: str, folder: Path) -> str:
-    """Profile `name` in a process of its own and ingest the report; returns what became of it."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / f"{name}.ncu-rep"
-        worker = [sys.executable, "-m", "bench.regions_gpu", "--launch", name]
-        done = subprocess.run(ncu.command(worker, report, METRICS), capture_output=True, text=True, check=False)
-        if not report.is_file():
-            return f"{ncu.explain(done.stdout + done.stderr)}\n{done.stderr[-2000:]}"
-        ingest = [sys.executable, "-m", "attribution", "ingest", str(report), "--out", str(folder / f"h200-{name}-pcs")]
-        said = subprocess.run(ingest, capture_output=True, text=True, check=False)
-        return said.stdout + said.stderr
+    """Profile `name` in a process of its own; returns what became of it."""
+    report = folder / f"{name}-h200.ncu-rep"
+    worker = [sys.executable, "-m", "bench.regions_gpu", "--launch", name]
+    done = subprocess.run(ncu.command(worker, report, METRICS), capture_output=True, text=True, check=False)
+    return f"{report}" if report.is_file() else f"{ncu.explain(done.stdout + done.stderr)}\n{done.stderr[-2000:]}"
 
 
 def main(arguments: list[str]) -> None:

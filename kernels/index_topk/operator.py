@@ -24,7 +24,7 @@ from .validate import validate
 Z = 4.3
 """Deviations by which the expected candidates of a row stay above K: about one row in 10^5 falls below."""
 LIMITS = {"underflow": 1, "segment": 2, "not_finite": 4}
-"""Bits of `status`, as shape.cuh's `Why` has them."""
+"""Bits of `status`, as shape.cuh's `Why` has them.  With LAYOUT = shared the list that is full is the row's only one: `row`."""
 SCRATCH_BYTES = 32 << 20
 """Scores of failed rows that are held at a time."""
 Tensor = Any
@@ -64,6 +64,8 @@ class Made:
     scores: Tensor
     scratch: Scratch
     store: bool
+    shared: bool
+    """Whether all candidates of a row share one list."""
 
     @property
     def status(self) -> Tensor:
@@ -79,7 +81,9 @@ class Made:
         if self.store:
             return Steps(self.launches, output)
         counts = {("repair", "repaired_rows"): self.failed_rows}
-        limits = {name: functools.partial(self.failed_by, bit) for name, bit in LIMITS.items()}
+        full = "row" if self.shared else "segment"
+        named = {full if name == "segment" else name: bit for name, bit in LIMITS.items()}
+        limits = {name: functools.partial(self.failed_by, bit) for name, bit in named.items()}
         return Steps(self.launches, {"indices": self.output, **output}, counts, limits)
 
     def failed_by(self, bit: int) -> tuple[int, int]:
@@ -182,7 +186,7 @@ def make(inputs: Mapping[str, Tensor], flags: Flags, knobs: Knobs, output: Tenso
     scratch = _allocate(case)
     scores = torch.full((rows, keys), -torch.inf, device=device) if store else scratch.scores
     out = torch.empty((rows, k_top), device=device, dtype=torch.int32) if output is None else output
-    return Made(tuple(_launches(case, scratch, scores, out, z)), out, scores, scratch, store)
+    return Made(tuple(_launches(case, scratch, scores, out, z)), out, scores, scratch, store, flags["LAYOUT"] == "shared")
 
 
 def _launches(case: _Case, scratch: Scratch, scores: Tensor, out: Tensor, z: float) -> list[Launch]:

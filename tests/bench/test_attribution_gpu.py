@@ -23,6 +23,15 @@ def test_every_recording_can_be_planned_and_piloted(name: str) -> None:
     assert {(p.rounds, p.shape["n"]) for p in pilot} == {(1, 8192)}
 
 
+def test_every_shipped_variant_is_measured_somewhere() -> None:
+    """But for two that are made for the reference machine's sizes."""
+    kernel = load_kernel(shipped_root(), "index_topk")
+    variants = load_variants(shipped_root(), kernel)
+    plans = [asked.plans(kernel, variants, attribution_gpu.SMS)[0] for asked in attribution_gpu.RECORDINGS.values()]
+    there = {arm.name for one in plans for question in one.questions for arm in question.arms}
+    assert set(variants) - there == {"two_waves", "delayed_topk"}
+
+
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attribution_gpu.probe, "find", lambda: "no CUDA device: planted")
     with pytest.raises(SystemExit, match="attribution_gpu: no CUDA device: planted"):

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
 
 SHAPES = [
     (1, 2048), (7, 2048), (37, 8192), (133, 8320), (96, 16384), (8, 131072), (5, 262144), (1100, 8192), (3, 128), (1, 262144),
+    (3, 524288),
 ]  # fmt: skip
 SPLIT, SHARED = {"LAYOUT": "split", "SEGMENT_CAPACITY": 368}, {"LAYOUT": "shared", "SEGMENT_CAPACITY": 5888}
 DELAYS = [{"DELAY_ROLE": r, "DELAY_CYCLES": 3000} for r in ("tma", "math", "topk")]
@@ -140,6 +141,16 @@ def test_overflow_of_segment_spill_and_row_is_repaired(root: Path, flags: dict[s
     solved = exact.solve(root, exact.hot_warp(normal(16, 32768, 21)), {"ctas": 1}, **flags)
     assert reasons(solved) == {SEGMENT}
     assert solved.wrong == []
+
+
+@pytest.mark.parametrize("flags", OVERFLOWING, ids=str)
+def test_a_full_list_is_counted_under_its_layouts_name(root: Path, flags: dict[str, Any]) -> None:
+    made, ready = exact.built(root, exact.items(flags)).operator(exact.hot_warp(normal(16, 32768, 21)), {"ctas": 1})
+    ready.run()
+    counted = {name: limit()[0] for name, limit in made.steps().limits.items()}
+    full = "row" if flags.get("LAYOUT") == "shared" else "segment"
+    assert set(counted) == {"underflow", full, "not_finite"}
+    assert counted[full] == int((made.status != 0).sum()) > 0
 
 
 def test_a_spill_keeps_what_a_segment_cannot(root: Path) -> None:
