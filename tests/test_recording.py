@@ -11,7 +11,7 @@ import pytest
 
 from attribution import recording
 from attribution.errors import DataError, InputError, MeasureError
-from attribution.recording import merge, open_recording, write_tables
+from attribution.recording import PROTOCOL_VERSION, Recording, check_alike, merge, open_recording, write_tables
 
 VARIANT = {
     "base": None, "asks": "?", "flags": {}, "knobs": {}, "same": [], "expects": {}, "factors": None, "stage": "main",
@@ -149,6 +149,23 @@ def test_unlike_recordings_do_not_merge_and_both_values_are_named(tmp_path: Path
     assert both.table("capacity")["run"].tolist() == [0, 2]
 
 
+def test_protocols_that_changed_one_scope_are_alike_where_nobody_measured_it(tmp_path: Path) -> None:
+    def made(name: str, protocol: int, *scopes: str) -> Recording:
+        extra = {**MACHINE, "protocol": protocol, "measuring": {"scopes": list(scopes)}}
+        return write_tables(tmp_path / name, "run", {"runs": runs(2), **rows()}, extra)
+
+    before, after = made("before", 2, "event", "graph"), made("after", PROTOCOL_VERSION, "graph", "ncu")
+    check_alike(before, after)
+    both = merge([after, before], tmp_path / "both")
+    assert both.manifest["protocol"] == 2  # what voids the older one voids both
+    for number, one in enumerate((made("with", 3, "graph", "cupti"), made("old", 1, "graph"))):
+        with pytest.raises(DataError, match=r"unlike: protocol is 2 and [13]; compare"):
+            check_alike(before, one)
+        with pytest.raises(DataError, match="unlike: protocol"):
+            merge([one, after if number else before], tmp_path / "mixed")
+    check_alike(made("other", 3, "cupti"), made("like", 3, "cupti"))
+
+
 def test_no_pickle_in_what_a_recording_holds(tmp_path: Path) -> None:
     write_tables(tmp_path / "a", "run", rows(), MACHINE)
     assert {p.suffix for p in (tmp_path / "a").iterdir()} == {".json", ".parquet"}
@@ -249,7 +266,7 @@ def test_a_manifest_without_any_one_key_or_with_null_there_is_refused(tmp_path: 
     ("key", "value", "sentence"),
     [
         ("schema", True, r"schema is true; allowed is an integer"),
-        ("protocol", 99, r"protocol is 99; this version knows 1 to 2"),
+        ("protocol", 99, r"protocol is 99; this version knows 1 to 3"),
         ("protocol", 0, r"protocol is 0"),
         ("kind", "other", r'kind is "other"; allowed is run or ingest'),
         ("machine/tick_ns", "abc", r'machine.tick_ns is "abc"; allowed is a finite number above 0'),

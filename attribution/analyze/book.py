@@ -62,10 +62,17 @@ class Book:
 
 
 def book(recording: Recording, base: str, scope: str | None = None, peak: Peak | None = None) -> Book:
-    """Everything about one base.  Raises InputError, DataError."""
+    """Everything about one base.  Raises InputError, DataError.
+
+    Where no scope is named the operator's account is of scope cupti, if that was measured: one timeline.  Main's never is, also
+    where cupti is named: under the profiler no arm ran in rounds.
+    """
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
-    where = confirm.Where("main", choose_scope(tables["times"], scope, "main"), tick)
+    chosen = choose_scope(tables["times"], scope, "main")
+    if scope is not None and scope.split("/")[0] == ledger.ONE_TIMELINE:
+        chosen = choose_scope(tables["times"], None, "main")
+    where = confirm.Where("main", chosen, tick)
     known = _ceilings(recording, tables, peak or Peak())
     flop = useful_flop(recording, tables["counters"])
     floor = ledger.Floor(flop, known.practical_flop_per_s, known.spec_flop_per_s)
@@ -78,19 +85,25 @@ def book(recording: Recording, base: str, scope: str | None = None, peak: Peak |
         confirm.tail(recording, base, finish, where),
         confirm.tensor(recording, tables, base, flop, known.flop_per_cycle_sm, where),
     ]
-    operator = _operator(tables, base, where.scope, tick)
+    replayed = recording.manifest["protocol"] >= ledger.SINCE
+    operator = _operator(tables, base, scope or (ledger.ONE_TIMELINE if replayed else str(chosen)), where)
     return Book(base, str(main["scope"].iloc[0]), operator, main, account, finish, witness.table(pairs), tick)
 
 
-def _operator(tables: dict[str, pd.DataFrame], base: str, label: str | None, tick: float) -> pd.DataFrame:
-    """The operator's account in the scope of the ledger, else in the first other one that has both operator and stages."""
+def _operator(tables: dict[str, pd.DataFrame], base: str, scope: str, where: confirm.Where) -> pd.DataFrame:
+    """The operator's account in `scope`, else in main's, else in the first other one that has both operator and stages."""
     runs, times = tables["runs"], tables["times"]
-    mine = times[times["run"].isin(runs.loc[(runs["question"] == base) & (runs["arm"] == base), "run"])]
-    labels = mine[["scope", "cache", "clock"]].astype(str).agg("/".join, axis=1)
-    stages = mine["stage"].astype(str).groupby(labels).agg(set)
+    mine = (runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")
+    timed = times[times["run"].isin(runs.loc[mine, "run"])]
+    stages = (
+        timed["stage"]
+        .astype(str)
+        .groupby(timed[["scope", "cache", "clock"]].astype(str).agg("/".join, axis=1))
+        .agg(set)
+    )
     both = [str(k) for k, found in stages.items() if "operator" in found and found - {"operator", "ceiling"}]
-    for candidate in sorted(both, key=lambda k: k != label):
-        return ledger.operator_account(tables, base, candidate, tick)
+    for label in sorted(both, key=lambda k: (scope not in (k, k.split("/")[0]), k != where.scope)):
+        return ledger.operator_account(tables, base, label, where.tick_ns)
     return pd.DataFrame(columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from attribution.analyze import work
 from attribution.analyze.modes import Modes, modes_of
 
-BLOCKING: Mapping[str, float] = {"clock-limited": 0.0, "host-bound": 0.1}
+BLOCKING: Mapping[str, float] = {"clock-limited": 0.0, "host-bound": 0.1, "stages-overlap": 0.0}
 """Flags that leave an arm's times at best undecided where more than this share of its samples has them; else they are reported.
 
 A run's time is the median of its samples: a tenth of them, all too long, moves it by a tenth of their spread.

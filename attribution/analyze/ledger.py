@@ -25,6 +25,8 @@ from attribution.plan import NULL
 
 CLOSES = 0.02
 """The remainder's bound, as a share of main, below which the ledger is said to close."""
+ONE_TIMELINE, SINCE = "cupti", 3
+"""The scope whose samples are replays that hold the operator and all of its stages, and the protocol from which on it is so."""
 CEILING = "practical_flop_per_s"
 """Counter of stage `ceiling` in which a recording keeps the rate of a pure matrix product on its machine."""
 
@@ -53,14 +55,17 @@ def operator_account(
 ) -> pd.DataFrame:
     """Stages, `gaps` and `operator` of the base arm: item, time_ns, low_ns, high_ns, share, verdict, reason, scope.
 
-    Gaps are operator - sum of stages, run by run; below 0 by more than the ticks they say that the stages were not timed on
-    one timeline.  Raises InputError when the operator was not timed, DataError for two scopes.
+    Gaps are operator - sum of stages: replay by replay in scope cupti, where both are of one timeline, else run by run; below
+    0 by more than the ticks they say that they were not.  Raises InputError when the operator was not timed, DataError for
+    two scopes.
     """
     runs = tables["runs"]
     mine = runs[(runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")]
     timed = scoped(tables["times"][tables["times"]["run"].isin(mine["run"])], scope)
-    per_run = timed.groupby(["run", "stage"], observed=True)["time_ns"].median().reset_index()
-    wide = per_run.astype({"stage": str}).pivot_table(index="run", columns="stage", values="time_ns").dropna()
+    together = bool((timed["scope"] == ONE_TIMELINE).all())
+    unit = ["run", "sample"] if together else ["run"]
+    each = timed.groupby([*unit, "stage"], observed=True)["time_ns"].median().reset_index()
+    wide = each.astype({"stage": str}).pivot_table(index=unit, columns="stage", values="time_ns").dropna()
     order = [s for s in dict.fromkeys(timed["stage"].astype(str)) if s not in ("operator", "ceiling")]
     if "operator" not in wide or not order or wide.empty:
         raise InputError(
@@ -79,21 +84,23 @@ def operator_account(
         low, high = float(found.low[0]), float(found.high[0])
         verdict, reason = "measured", ""
         if item == "gaps":
-            verdict, reason = _gaps(ns, low, high, tick_ns * (len(order) + 1))
+            verdict, reason = _gaps(ns, high, tick_ns * (len(order) + 1), together)
         if doubt and verdict == "measured":
             verdict, reason = "undecided", doubt
         rows.append((item, float(ns.mean()), low, high, share, verdict, reason, label))
     return pd.DataFrame(rows, columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 
 
-def _gaps(ns: np.ndarray, low: float, high: float, tick: float) -> tuple[str, str]:
+def _gaps(ns: np.ndarray, high: float, tick: float, together: bool) -> tuple[str, str]:
     allowed = 0.0 if math.isnan(tick) else tick
     if float(ns.mean()) < -allowed and not high >= -allowed:
-        why = "they overlap, were not timed on one timeline, or the events between them take time"
-        return "void", f"the stages take longer than the operator: {why}"
+        apart = "" if together else ", were not timed on one timeline, or the events between them take time"
+        return "void", f"the stages take longer than the operator: they overlap{apart}"
     if not ns.any():
-        return "measured", "exactly 0 in every run: here the operator is the sum of its stages by construction"
-    return "measured", "operator minus its stages, run by run"
+        return "measured", "exactly 0 throughout: here the operator is the sum of its stages by construction"
+    return "measured", "operator minus its stages, " + (
+        "replay by replay on one timeline" if together else "run by run"
+    )
 
 
 def main_account(

@@ -39,7 +39,8 @@ def ledger(
 ) -> None:
     """Close the account of a recording: operator = stages + gaps, main = floor + ladder + remainder.
 
-    The remainder is measured apart, by the null arm. Witnesses that disagree are shown with both values, never averaged.
+    The operator's account is of scope cupti where that was measured and no other is named: stages and gaps of one timeline. The
+    remainder is measured apart, by the null arm. Witnesses that disagree are shown with both values, never averaged.
     """
     from attribution.analyze.book import Peak, book
     from attribution.analyze.interventions import check_known

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import AttrError, MeasureError
-from attribution.measure import cold, ncu, reading
+from attribution.measure import cold, cupti, ncu, reading
 from attribution.measure.jobfile import Key, Options
 from attribution.measure.points import Point, all_runs
 from attribution.measure.process import Ended
@@ -80,10 +80,8 @@ class Beside:
             raise MeasureError(f"under torch.profiler the worker ended: {ended.reason}")
         for arm in self._json(PROFILED):
             number = self._next()
-            columns = ["scope", "stage", "sample", "time_ns", "clock_mhz"]
-            times = pd.DataFrame(arm["rows"], columns=columns).assign(
-                cache=self.options.cache, clock="as-found", flags="clock-unknown"
-            )
+            times = pd.DataFrame(arm["rows"], columns=list(cupti.Row._fields))
+            times = times.assign(cache=self.options.cache, clock="as-found")
             looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
             tables = {"times": times, "checks": pd.DataFrame(looked)}
             self._keep(arm, number, {k: frame.assign(run=number) for k, frame in tables.items() if len(frame)})

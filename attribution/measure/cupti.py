@@ -1,58 +1,180 @@
-"""Scope cupti: the kernels' own begin and end, as CUPTI records them for torch.profiler.
+"""Scope cupti: replays of the operator's CUDA Graph as CUPTI records their kernels for torch.profiler: one timeline each.
 
-In: the profiler's trace of executions whose steps lie in named ranges.  Out: rows of the table `times`.
-A kernel belongs to the range in which its launching call began, on the thread that opened it, by correlation id and never
-by its name.  A launch that was made and not seen is an error, never a time of zero.
-Misuse: the profiler stays attached to its process: these samples are taken in a worker of their own.
+In: the profiler's trace of one eager execution, each step in a named range, and of replays, each in one.  Out: rows of `times`.
+A kernel belongs to the range in which its launching call began, on the thread that opened it, by correlation id.  A replay is
+one such call; which step each of its kernels is, the eager execution says: a replay must hold the same kernels in the same
+order.  So names only verify.  Copies and fills in a replay count to the stage of the torch call that they lie beside or within.
+Misuse: gaps here are those of a graph whose nodes the profiler stamps; the profiler stays attached to its process, and these
+samples are taken in a worker of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from attribution.errors import DataError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 RULE = "launched_by_thread"
 TRACE = "cupti-trace.json"
+OVERLAP = "stages-overlap"
+"""Flag of a sample in which two stages were at work at once: its gaps are idle time less what they overlap."""
 
 
-def range_name(sample: int, step: int) -> str:
-    """The range of one step of one sample."""
-    return f"attr sample={sample} step={step}"
+class Step(NamedTuple):
+    """A step's stage, and whether it is one launch and nothing else."""
+
+    stage: str
+    single: bool
 
 
-def rows(trace: Path, samples: int, steps: Sequence[tuple[str, bool]]) -> list[tuple[str, str, int, float, float]]:
-    """(scope, stage, sample, time_ns, clock_mhz) of every stage and of the operator: the union of their kernels' intervals.
+class Row(NamedTuple):
+    """One row of the table `times`, but for its run and its policies of cache and clock."""
 
-    `steps`: (stage, whether it is exactly one launch).  Raises DataError for a launch that is missing or was not ours.
+    scope: str
+    stage: str
+    sample: int
+    time_ns: float
+    clock_mhz: float
+    flags: str
+
+
+class _Kernel(NamedTuple):
+    """What one launch is known by."""
+
+    name: str
+    grid: str
+    block: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (grid {self.grid or '?'}, block {self.block or '?'})"
+
+
+def step_range(place: int) -> str:
+    """The range of one step of the eager execution."""
+    return f"attr step={place}"
+
+
+def replay_range(sample: int) -> str:
+    """The range of one replay."""
+    return f"attr replay={sample}"
+
+
+def rows(trace: Path, samples: int, steps: Sequence[Step]) -> list[Row]:
+    """Of every replay its stages, each the union of its kernels' intervals, and the operator, first begin to last end.
+
+    Raises DataError for a launch that is missing or was not ours, and for a replay that is not the eager execution again.
     """
     from attribution.ingest import kineto
     from attribution.ingest.ranges import owners
-    from attribution.ingest.timeline import union_ns
 
     read = kineto.load(trace)
     kernels, ranges = read.table("kernels"), read.table("ranges")
-    names = ranges["range_name"].astype(str)
-    mine = ranges[names.str.startswith("attr sample=")]
-    owned = owners(kernels, mine, RULE)
+    mine = ranges[ranges["range_name"].astype(str).str.startswith("attr ")]
     place = mine.set_index("range")["range_name"].astype(str)
-    found = kernels.assign(step=owned["range"].map(place).to_numpy())
+    kernels = kernels.assign(place=owners(kernels, mine, RULE)["range"].map(place).to_numpy())
+    launched = list(_launched(kernels, steps))
+    replays = [_replay(kernels, read.table("copies"), sample) for sample in range(samples)]
     out = []
-    for sample in range(samples):
-        parts: dict[str, list[int]] = {}
-        for number, (stage, single) in enumerate(steps):
-            name = range_name(sample, number)
-            at = found.index[found["step"] == name].tolist()
-            if not at or (single and len(at) != 1):
-                raise DataError(
-                    f"cupti: range {name} ({stage}) holds {len(at)} kernels, expected {'1' if single else 'at least 1'}: "
-                    "the profiler lost records, or a launch was not made"
-                )
-            parts.setdefault(stage, []).extend(at)
-        parts["operator"] = [i for some in parts.values() for i in some]
-        for stage, at in parts.items():
-            busy = union_ns(found.loc[at, "begin_ns"].to_numpy(), found.loc[at, "end_ns"].to_numpy())
-            out.append(("cupti", stage, sample, float(busy), math.nan))
+    for sample, replay in enumerate(replays):
+        _check_same(sample, launched, replay, replays[0], steps)
+        out += _times(sample, replay.assign(stage=_stages(sample, launched, replay, steps)))
     return out
+
+
+def _launched(kernels: pd.DataFrame, steps: Sequence[Step]) -> Iterator[tuple[int, _Kernel]]:
+    """(step, kernel) of every launch of the eager execution, in order.  Raises DataError."""
+    for number, step in enumerate(steps):
+        mine = kernels[kernels["place"] == step_range(number)]
+        if mine.empty or (step.single and len(mine) != 1):
+            raise DataError(
+                f"cupti: step {number} ({step.stage}) launched {len(mine)} kernels, expected "
+                f"{'1' if step.single else 'at least 1'}: the profiler lost records, or a launch was not made"
+            )
+        yield from ((number, kernel) for kernel in _known(mine))
+
+
+def _known(kernels: pd.DataFrame) -> list[_Kernel]:
+    columns = (kernels[c].astype(str).tolist() for c in ("kernel_name", "grid", "block"))
+    return [_Kernel(*one) for one in zip(*columns, strict=True)]
+
+
+def _replay(kernels: pd.DataFrame, copies: pd.DataFrame, sample: int) -> pd.DataFrame:
+    """What the device did in one replay, in order of begin: its kernels, and copies and fills of the same launching call.
+
+    Columns of `kernels`; `kind` is kernel, memcpy or memset.
+    """
+    import pandas as pd
+
+    mine = kernels[kernels["place"] == replay_range(sample)].assign(kind="kernel")
+    also = copies[copies["correlation"].isin(mine["correlation"])].rename(columns={"name": "kernel_name"})
+    return pd.concat([mine.astype(object), also.astype(object)]).sort_values("begin_ns", kind="stable")
+
+
+def _check_same(
+    sample: int,
+    launched: Sequence[tuple[int, _Kernel]],
+    replay: pd.DataFrame,
+    first: pd.DataFrame,
+    steps: Sequence[Step],
+) -> None:
+    """Raises DataError for a replay that does not hold the launches of the eager execution, or other copies than the first."""
+    held = _known(replay[replay["kind"] == "kernel"])
+    for place, (eager, kernel) in enumerate(zip_longest(launched, held)):
+        if eager is None:
+            raise DataError(
+                f"cupti: replay {sample} holds {len(held)} kernels and the eager execution launched {len(launched)}: "
+                f"kernel {place}, {kernel}, is one more"
+            )
+        number, expected = eager
+        if kernel != expected:
+            raise DataError(
+                f"cupti: kernel {place} of replay {sample} is {kernel or 'missing'}, and step {number} "
+                f"({steps[number].stage}) launched {expected}: a record was lost, or the graph does something else"
+            )
+    if replay["kind"].tolist() != first["kind"].tolist():
+        raise DataError(f"cupti: replay {sample} holds other copies or fills than replay 0: the profiler lost records")
+
+
+def _stages(
+    sample: int, launched: Sequence[tuple[int, _Kernel]], replay: pd.DataFrame, steps: Sequence[Step]
+) -> list[str]:
+    """The stage of each row of a replay.  Raises DataError for a copy that may be of two stages.
+
+    A copy or fill is made by a torch call, and by one whose kernel stands right before or behind it.
+    """
+    out: list[str] = []
+    done = 0
+    for kind in replay["kind"]:
+        if kind == "kernel":
+            out.append(steps[launched[done][0]].stage)
+            done += 1
+            continue
+        near = {steps[number] for number, _ in launched[max(done - 1, 0) : done + 1]}
+        stages = sorted({step.stage for step in near if not step.single})
+        if len(stages) != 1:
+            raise DataError(
+                f"cupti: a {kind} behind kernel {done - 1} of replay {sample} lies beside "
+                f"{' and '.join(stages) or 'launches only'}: its stage cannot be told"
+            )
+        out += stages
+    return out
+
+
+def _times(sample: int, replay: pd.DataFrame) -> list[Row]:
+    """Rows of one replay, with columns begin_ns, end_ns and stage."""
+    from attribution.ingest.timeline import union_ns
+
+    begin, end = (replay[c].to_numpy("int64") for c in ("begin_ns", "end_ns"))
+    names = replay["stage"].to_numpy(str)
+    busy = {str(s): union_ns(begin[names == s], end[names == s]) for s in dict.fromkeys(names)}
+    overlap = sum(busy.values()) > union_ns(begin, end)
+    flags = ",".join(["clock-unknown", *([OVERLAP] if overlap else [])])
+    whole = {**busy, "operator": int(end.max() - begin.min())}
+    return [Row("cupti", stage, sample, float(ns), math.nan, flags) for stage, ns in whole.items()]

@@ -1,4 +1,4 @@
-"""The worker's part of scopes ncu and cupti: every arm once more in a process of its own, each step in a named range.
+"""The worker's part of scopes ncu and cupti: every arm once more in a process of its own, each step or replay in a named range.
 
 In: a CudaMachine, a plan, what was refused.  Out: facts of every arm, for `beside.py` to make rows of.
 A profiler changes the process that it is attached to, so nothing is timed here in scopes event or graph.
@@ -7,7 +7,7 @@ Misuse: these run after the timed rounds and are not paired with them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def _arms(
         facts["checks"] = [[c.name, c.passed, c.detail] for c in case.check(arm, copies[0].operator.output)]
 
 
-def _evict(others: list[Prepared]) -> None:
+def _evict(others: Sequence[Prepared]) -> None:
     for one in others:
         one.run()
 
@@ -104,26 +104,42 @@ def under_cupti(
     machine: CudaMachine, plan: Plan, refused: Collection[Arm], options: Options, folder: Path, tell: Tell, first: int
 ) -> list[dict[str, Any]]:
     """Samples of each arm under torch.profiler."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.profiler import ProfilerActivity, profile
 
     made = []
-    for _, (prepared, *others), facts in _arms(machine, plan, refused, options, tell, "cupti"):
-        steps = prepared.operator.steps
+    for _, copies, facts in _arms(machine, plan, refused, options, tell, "cupti"):
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-            for sample in range(options.samples):
-                _evict(others)
-                for place in range(len(steps)):
-                    with record_function(cupti.range_name(sample, place)):
-                        prepared.run_step(place)
-            torch.cuda.synchronize()
+            guarded(lambda copies=copies: _replayed(*copies, samples=options.samples))  # type: ignore[misc]
         file = folder / cupti.TRACE
         profiler.export_chrome_trace(str(file))
-        stages = [(s.stage, isinstance(s, Launch)) for s in steps]
-        facts["rows"] = cupti.rows(file, options.samples, stages)
+        steps = [cupti.Step(s.stage, isinstance(s, Launch)) for s in copies[0].operator.steps]
+        facts["rows"] = cupti.rows(file, options.samples, steps)
         file.unlink()
         made.append(facts)
     return made
+
+
+def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> None:
+    """One eager execution, each step in a range, then replays of the operator's graph, each in one.
+
+    torch replays it, by the runtime's call: of the driver's call that `Graph` makes, torch.profiler keeps no record.
+    """
+    import torch
+    from torch.profiler import record_function
+
+    for place in range(len(prepared.operator.steps)):
+        with record_function(cupti.step_range(place)):
+            prepared.run_step(place)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        prepared.run()
+    prepared.poison()  # the eager execution left the right answer behind
+    graph.replay()  # the first one is slower
+    for sample in range(samples):
+        _evict(others)
+        with record_function(cupti.replay_range(sample)):
+            graph.replay()
+    torch.cuda.synchronize()
 
 
 PROFILES = {"ncu": under_ncu, "cupti": under_cupti}

@@ -17,7 +17,8 @@ from attribution.errors import DataError, InputError, MeasureError
 INSTRUMENTS: Mapping[str, str] = {
     "event": "CUDA events around eager launches on a stream that was kept full: kernels and the gaps between them",
     "graph": "CUDA events around one replay of a CUDA Graph: kernels and the gaps inside the graph",
-    "cupti": "the kernels' own begin and end as CUPTI records them, without gaps; the profiler is attached",
+    "cupti": "kernels' own begin and end in one replay of the operator's CUDA Graph, as CUPTI records them: of a stage their "
+    "union, of the operator first begin to last end; the profiler is attached",
     "ncu": "one launch alone under Nsight Compute: serialized, replayed for each pass",
     "trace": "first to last stamp that the kernel's own lanes wrote, in a build with TRACE on",
     "host-virtual": "virtual time of the reference machine",

@@ -53,9 +53,8 @@ def _each(recording: Recording, part: Any) -> tuple[Block, ...]:
 
 def _ledger(recording: Recording, base: str) -> list[Block]:
     from attribution.analyze.book import book
-    from attribution.analyze.interventions import choose_scope
 
-    found = book(recording, base, choose_scope(recording.table("times"), None))
+    found = book(recording, base)
     operator, main = records(found.operator), records(found.main)
     blocks: list[Block] = []
     if operator:

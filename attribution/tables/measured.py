@@ -43,7 +43,7 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         flags=(
             "category",
             "comma-separated: clock-limited, shared-gpu, host-bound (the card reached the sample before the host had enqueued all "
-            "of it), ...; '' for none",
+            "of it), stages-overlap (two stages were at work at once), ...; '' for none",
         ),
     ),
     "counters": table(

@@ -14,7 +14,7 @@ from attribution.analyze.book import Peak, book
 from attribution.analyze.spans import spans
 from attribution.declare import Event
 from attribution.errors import DataError, InputError
-from attribution.recording import Recording
+from attribution.recording import Recording, write_tables
 from attribution.show import waterfall
 
 VARIANTS = planted_gpu.ladder_variants()
@@ -284,6 +284,49 @@ def test_a_book_without_a_trace_and_with_stages_in_another_scope(tmp_path: Path)
     assert verdicts["tail by rows"] == "no witness"
     assert verdicts["exposed above filter_only"] == "one witness"
     assert found.beside.empty
+
+
+def under_cupti(tables: dict[str, pd.DataFrame], status: str = "ok") -> dict[str, pd.DataFrame]:
+    """One run more, of `full` under the profiler: six replays of 1.1 ms, of which 20 us are gaps."""
+    run = int(tables["runs"]["run"].max()) + 1
+    last = tables["runs"].astype(object)[tables["runs"]["arm"] == "full"].iloc[[0]].assign(run=run, status=status)
+    rows = []
+    for sample in range(6):
+        shift = 1e3 * sample
+        parts = {"sample": 4e4, "main": 1.04e6 + shift, "operator": 1.1e6 + shift}
+        rows += [(run, "cupti", "warm", "as-found", s, sample, ns, np.nan, "clock-unknown") for s, ns in parts.items()]
+    columns = ["run", "scope", "cache", "clock", "stage", "sample", "time_ns", "clock_mhz", "flags"]
+    times = pd.concat([tables["times"].astype(object), pd.DataFrame(rows, columns=columns)], ignore_index=True)
+    return {**tables, "runs": pd.concat([tables["runs"].astype(object), last], ignore_index=True), "times": times}
+
+
+def test_the_operators_account_is_the_one_timelines_and_mains_is_where_arms_are_paired(tmp_path: Path) -> None:
+    recording = planted_gpu.recording(tmp_path / "rec", under_cupti(planted_gpu.full_ladder(stages=STAGES)), VARIANTS)
+    for asked in (None, "cupti", "cupti/warm/as-found"):
+        found = book(recording, "full", asked)
+        assert (found.scope, set(found.operator["scope"])) == ("graph/warm/as-found", {"cupti/warm/as-found"})
+        account = found.operator.set_index("item")
+        # The stages vary by 2 us; paired in their replay they leave the same 20 us each time, known to four ticks.
+        assert account.loc["gaps", ["time_ns", "low_ns", "high_ns"]].tolist() == pytest.approx(
+            [2e4, 2e4 - 96, 2e4 + 96]
+        )
+        assert account.loc["gaps", "verdict"] == "measured"
+    assert set(book(recording, "full", "graph").operator["scope"]) == {"graph/warm/as-found"}
+    with pytest.raises(InputError, match="no time in scope 'cupti'"):
+        book(
+            planted_gpu.recording(tmp_path / "none", planted_gpu.full_ladder(stages=STAGES), VARIANTS), "full", "cupti"
+        )
+
+
+def test_a_profiled_run_that_failed_or_is_of_an_older_protocol_gives_no_account(tmp_path: Path) -> None:
+    failed = under_cupti(planted_gpu.full_ladder(stages=STAGES), status="failed")
+    found = book(planted_gpu.recording(tmp_path / "rec", failed, VARIANTS), "full")
+    assert set(found.operator["scope"]) == {"graph/warm/as-found"}
+    made = planted_gpu.recording(tmp_path / "new", under_cupti(planted_gpu.full_ladder(stages=STAGES)), VARIANTS)
+    extra = {k: v for k, v in made.manifest.items() if k not in ("schema", "kind", "tables")}
+    tables = {name: made.table(name) for name in made.table_names}
+    old = write_tables(tmp_path / "old", "run", tables, {**extra, "protocol": 2})
+    assert set(book(old, "full").operator["scope"]) == {"graph/warm/as-found"}
 
 
 def test_waterfall_stands_on_its_account(tmp_path: Path) -> None:

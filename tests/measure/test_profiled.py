@@ -43,17 +43,22 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def profile(
-    log: list[str], folder: Path, stages: tuple[str, ...], copies: int = 1, options: Options | None = None
-) -> list[dict[str, Any]]:
-    """The steps that the worker says it launched for the base's first turn."""
+def asked(log: list[str], copies: int) -> tuple[Any, Plan, tuple[()]]:
+    """A machine, a plan of a base with its null arm, and what was refused."""
     case = SimpleNamespace(inputs={}, hash="i", check=lambda arm, output: [])
     machine: Any = SimpleNamespace(case=lambda seed: case, build=lambda arm: "b", module=SimpleNamespace())
     machine.copies = lambda arm, inputs: [Prepared(log) for _ in range(copies)]
     base = Arm("full", "full", {}, {})
     plan = Plan("k", {"n": 1}, "normal", 1, 2, 0, (Question("full", (base, Arm("null", "full", {}, {}))),))
-    asked = options or Options(scopes=("ncu",), stages=stages)
-    arms = profiled.under_ncu(machine, plan, (), asked, folder, lambda *_, **__: None, 0)
+    return machine, plan, ()
+
+
+def profile(
+    log: list[str], folder: Path, stages: tuple[str, ...], copies: int = 1, options: Options | None = None
+) -> list[dict[str, Any]]:
+    """The steps that the worker says it launched for the base's first turn."""
+    options = options or Options(scopes=("ncu",), stages=stages)
+    arms = profiled.under_ncu(*asked(log, copies), options, folder, lambda *_, **__: None, 0)
     return list(arms[0]["steps"])
 
 
@@ -101,3 +106,56 @@ def test_a_base_has_as_many_turns_as_were_asked_for(log: list[str], tmp_path: Pa
     log.clear()
     profile(log, tmp_path, ("main",), options=Options(base_turns=1))
     assert log.count("poison") == 1
+
+
+def under_cupti(log: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, copies: int) -> None:
+    """One arm under a profiler that only writes into the log."""
+
+    class Graph:
+        def replay(self) -> None:
+            log.append("replay")
+
+    class Within:
+        def __init__(self, name: str = "", **_: Any) -> None:
+            self.name = name
+
+        def __enter__(self) -> Within:
+            log.append(f"[{self.name}")
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            log.append("]")
+
+        def export_chrome_trace(self, file: str) -> None:
+            Path(file).write_text("")
+
+    profiler: Any = ModuleType("torch.profiler")
+    profiler.ProfilerActivity = SimpleNamespace(CPU=0, CUDA=1)
+    profiler.record_function, profiler.profile = Within, lambda activities: Within("profiler")
+    cuda: Any = sys.modules["torch"].cuda
+    cuda.CUDAGraph, cuda.graph = Graph, lambda graph: Within("capture")
+    monkeypatch.setitem(sys.modules, "torch.profiler", profiler)
+    seen = lambda file, samples, steps: [samples, *steps]  # noqa: E731
+    monkeypatch.setattr(profiled.cupti, "rows", seen)
+    arms = profiled.under_cupti(*asked(log, copies), Options(samples=2), folder, lambda *_, **__: None, 0)
+    assert arms[0]["rows"] == [2, ("prepare", True), ("main", True), ("merge", True)]
+    assert list(folder.iterdir()) == []
+
+
+def test_cupti_sees_every_step_in_a_range_and_then_replays_each_in_one(
+    log: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_cupti(log, tmp_path, monkeypatch, copies=1)
+    steps = [x for i, s in enumerate(STEPS) for x in (f"[attr step={i}", s.entry, "]")]
+    replays = [x for i in range(2) for x in (f"[attr replay={i}", "replay", "]")]
+    # The outputs are wrong before the first replay, so that what is checked afterwards is what replays left behind.
+    assert log == ["run", "poison", "[profiler", *steps, "[capture", "run", "]", "poison", "replay", *replays, "]"]
+
+
+def test_a_cold_cache_is_made_cold_before_every_replay_and_outside_its_range(
+    log: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_cupti(log, tmp_path, monkeypatch, copies=3)
+    for sample in range(2):
+        at = log.index(f"[attr replay={sample}")
+        assert log[at - 2 : at + 3] == ["run", "run", f"[attr replay={sample}", "replay", "]"]
