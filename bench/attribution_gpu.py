@@ -103,7 +103,7 @@ RECORDINGS = {
         (LONG,),
         rounds=10,
         traced_rounds=3,
-        scopes=("event", "graph", "ncu"),
+        scopes=("event", "graph", "cupti", "ncu"),
         base_turns=3,
         rest=REST,
     ),

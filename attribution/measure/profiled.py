@@ -104,19 +104,23 @@ def under_cupti(
     machine: CudaMachine, plan: Plan, refused: Collection[Arm], options: Options, folder: Path, tell: Tell, first: int
 ) -> list[dict[str, Any]]:
     """Samples of each arm under torch.profiler."""
-    from torch.profiler import ProfilerActivity, profile
-
     made = []
     for _, copies, facts in _arms(machine, plan, refused, options, tell, "cupti"):
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-            guarded(lambda copies=copies: _replayed(*copies, samples=options.samples))  # type: ignore[misc]
-        file = folder / cupti.TRACE
-        profiler.export_chrome_trace(str(file))
-        steps = [cupti.Step(s.stage, isinstance(s, Launch)) for s in copies[0].operator.steps]
-        facts["rows"] = cupti.rows(file, options.samples, steps)
-        file.unlink()
+        facts["rows"] = cupti_rows(copies, options.samples, folder / cupti.TRACE)
         made.append(facts)
     return made
+
+
+def cupti_rows(copies: Sequence[Prepared], samples: int, file: Path) -> list[cupti.Row]:
+    """Rows of an arm in scope cupti, by way of a trace at `file`.  Raises DataError, MeasureError."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        guarded(lambda: _replayed(*copies, samples=samples))
+    profiler.export_chrome_trace(str(file))
+    rows = cupti.rows(file, samples, [cupti.Step(s.stage, isinstance(s, Launch)) for s in copies[0].operator.steps])
+    file.unlink()
+    return rows
 
 
 def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> None:
