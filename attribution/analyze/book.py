@@ -70,7 +70,7 @@ def book(recording: Recording, base: str, scope: str | None = None, peak: Peak |
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
     chosen = choose_scope(tables["times"], scope, "main")
-    if scope is not None and scope.split("/")[0] == ledger.ONE_TIMELINE:
+    if scope is not None and _is(ledger.ONE_TIMELINE, scope):
         chosen = choose_scope(tables["times"], None, "main")
     where = confirm.Where("main", chosen, tick)
     known = _ceilings(recording, tables, peak or Peak())
@@ -85,26 +85,28 @@ def book(recording: Recording, base: str, scope: str | None = None, peak: Peak |
         confirm.tail(recording, base, finish, where),
         confirm.tensor(recording, tables, base, flop, known.flop_per_cycle_sm, where),
     ]
-    replayed = recording.manifest["protocol"] >= ledger.SINCE
-    operator = _operator(tables, base, scope or (ledger.ONE_TIMELINE if replayed else str(chosen)), where)
+    operator = _operator(recording, tables, base, scope, where)
     return Book(base, str(main["scope"].iloc[0]), operator, main, account, finish, witness.table(pairs), tick)
 
 
-def _operator(tables: dict[str, pd.DataFrame], base: str, scope: str, where: confirm.Where) -> pd.DataFrame:
-    """The operator's account in `scope`, else in main's, else in the first other one that has both operator and stages."""
-    runs, times = tables["runs"], tables["times"]
-    mine = (runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")
-    timed = times[times["run"].isin(runs.loc[mine, "run"])]
-    stages = (
-        timed["stage"]
-        .astype(str)
-        .groupby(timed[["scope", "cache", "clock"]].astype(str).agg("/".join, axis=1))
-        .agg(set)
-    )
-    both = [str(k) for k, found in stages.items() if "operator" in found and found - {"operator", "ceiling"}]
-    for label in sorted(both, key=lambda k: (scope not in (k, k.split("/")[0]), k != where.scope)):
+def _operator(
+    recording: Recording, tables: dict[str, pd.DataFrame], base: str, scope: str | None, where: confirm.Where
+) -> pd.DataFrame:
+    """The operator's account in `scope`, else on one timeline, else in main's, else in the first scope that has all stages."""
+    times = ledger.of_base(tables, base)
+    everything = {"operator", *ledger.stages_of(times)}
+    labels = times[["scope", "cache", "clock"]].astype(str).agg("/".join, axis=1)
+    stages = times["stage"].astype(str).groupby(labels).agg(set)
+    whole = [str(k) for k, found in stages.items() if everything <= found]
+    if scope is None and recording.manifest["protocol"] < ledger.SINCE:
+        whole = [k for k in whole if not _is(ledger.ONE_TIMELINE, k)]
+    for label in sorted(whole, key=lambda k: (not _is(scope or ledger.ONE_TIMELINE, k), k != where.scope)):
         return ledger.operator_account(tables, base, label, where.tick_ns)
     return pd.DataFrame(columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
+
+
+def _is(scope: str, label: str) -> bool:
+    return scope in (label, label.split("/")[0])
 
 
 def useful_flop(recording: Recording, counters: pd.DataFrame) -> float:

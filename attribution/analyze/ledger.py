@@ -50,32 +50,40 @@ def practical_ceiling(counters: pd.DataFrame) -> float:
     return float(mine["value"].median()) if len(mine) else math.nan
 
 
+def of_base(tables: Mapping[str, pd.DataFrame], base: str) -> pd.DataFrame:
+    """Times of the base arm's finished runs, in all scopes."""
+    runs = tables["runs"]
+    mine = runs[(runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")]
+    return tables["times"][tables["times"]["run"].isin(mine["run"])]
+
+
+def stages_of(times: pd.DataFrame) -> list[str]:
+    """The operator's own stages, in order of appearance."""
+    return [s for s in dict.fromkeys(times["stage"].astype(str)) if s not in ("operator", "ceiling")]
+
+
 def operator_account(
     tables: Mapping[str, pd.DataFrame], base: str, scope: str | None = None, tick_ns: float = math.nan
 ) -> pd.DataFrame:
     """Stages, `gaps` and `operator` of the base arm: item, time_ns, low_ns, high_ns, share, verdict, reason, scope.
 
     Gaps are operator - sum of stages: replay by replay in scope cupti, where both are of one timeline, else run by run; below
-    0 by more than the ticks they say that they were not.  Raises InputError when the operator was not timed, DataError for
-    two scopes.
+    0 by more than the ticks they say that they were not.  Raises InputError when the operator, or a stage that another scope
+    has, was not timed; DataError for two scopes.
     """
-    runs = tables["runs"]
-    mine = runs[(runs["question"] == base) & (runs["arm"] == base) & (runs["status"] == "ok")]
-    timed = scoped(tables["times"][tables["times"]["run"].isin(mine["run"])], scope)
+    times = of_base(tables, base)
+    timed = scoped(times, scope)
     together = bool((timed["scope"] == ONE_TIMELINE).all())
-    unit = ["run", "sample"] if together else ["run"]
-    each = timed.groupby([*unit, "stage"], observed=True)["time_ns"].median().reset_index()
-    wide = each.astype({"stage": str}).pivot_table(index=unit, columns="stage", values="time_ns").dropna()
-    order = [s for s in dict.fromkeys(timed["stage"].astype(str)) if s not in ("operator", "ceiling")]
+    order, wide = stages_of(timed), _wide(timed, ["run", "sample"] if together else ["run"])
+    label = timed["scope_label"].iloc[0] if len(timed) else scope
     if "operator" not in wide or not order or wide.empty:
-        raise InputError(
-            f"no account of the operator: {base} has times of {', '.join(dict.fromkeys(timed['stage'].astype(str))) or 'no stage'}"
-        )
+        raise InputError(f"no account of the operator: {base} has times of {', '.join(map(str, wide)) or 'no stage'}")
+    if untimed := [s for s in stages_of(times) if s not in order]:
+        raise InputError(f"no account of the operator in {label}: {', '.join(untimed)} of {base} was not timed there")
     values = {s: wide[s].to_numpy(float) for s in order}
     whole = wide["operator"].to_numpy(float)
     values["gaps"] = whole - sum(values.values())
     values["operator"] = whole
-    label = timed["scope_label"].iloc[0]
     doubt = "; ".join(blocking(timed["flags"]).values())
     rows = []
     for item, ns in values.items():
@@ -91,6 +99,12 @@ def operator_account(
     return pd.DataFrame(rows, columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 
 
+def _wide(timed: pd.DataFrame, unit: list[str]) -> pd.DataFrame:
+    """Median ns of each unit [units, stages], where all stages are there."""
+    each = timed.groupby([*unit, "stage"], observed=True)["time_ns"].median().reset_index()
+    return each.astype({"stage": str}).pivot_table(index=unit, columns="stage", values="time_ns").dropna()
+
+
 def _gaps(ns: np.ndarray, high: float, tick: float, together: bool) -> tuple[str, str]:
     allowed = 0.0 if math.isnan(tick) else tick
     if float(ns.mean()) < -allowed and not high >= -allowed:
@@ -98,8 +112,9 @@ def _gaps(ns: np.ndarray, high: float, tick: float, together: bool) -> tuple[str
         return "void", f"the stages take longer than the operator: they overlap{apart}"
     if not ns.any():
         return "measured", "exactly 0 throughout: here the operator is the sum of its stages by construction"
-    return "measured", "operator minus its stages, " + (
-        "replay by replay on one timeline" if together else "run by run"
+    return (
+        "measured",
+        f"operator minus the stages above, {'replay by replay on one timeline' if together else 'run by run'}",
     )
 
 

@@ -42,6 +42,21 @@ def test_stages_that_exceed_the_operator_are_not_one_timeline() -> None:
     assert "not timed on one timeline" in found.loc["gaps", "reason"]
 
 
+def test_what_a_scope_did_not_time_is_no_gap(tmp_path: Path) -> None:
+    """Planted: in graph only main and the operator were timed; what is left of it holds two stages."""
+    tables = planted_gpu.full_ladder(stages=STAGES)
+    event = tables["times"].astype({"scope": str, "stage": str}).assign(scope="event")
+    graph = event[event["stage"].isin(["main", "operator"])].assign(scope="graph")
+    tables["times"] = pd.concat([graph, event], ignore_index=True)
+    with pytest.raises(
+        InputError, match="no account of the operator in graph/warm/as-found: sample, repair of full was not"
+    ):
+        ledger.operator_account(tables, "full", "graph")
+    for asked in (None, "graph"):
+        found = book(planted_gpu.recording(tmp_path / str(asked), tables, VARIANTS), "full", asked)
+        assert (found.scope, set(found.operator["scope"])) == ("graph/warm/as-found", {"event/warm/as-found"})
+
+
 def test_gaps_that_may_be_waits_for_the_host_are_no_term() -> None:
     tables = planted_gpu.full_ladder(stages=STAGES)
     tables["times"]["flags"] = "host-bound"
@@ -293,7 +308,7 @@ def under_cupti(tables: dict[str, pd.DataFrame], status: str = "ok") -> dict[str
     rows = []
     for sample in range(6):
         shift = 1e3 * sample
-        parts = {"sample": 4e4, "main": 1.04e6 + shift, "operator": 1.1e6 + shift}
+        parts = {"sample": 3e4, "main": 1.04e6 + shift, "repair": 1e4, "operator": 1.1e6 + shift}
         rows += [(run, "cupti", "warm", "as-found", s, sample, ns, np.nan, "clock-unknown") for s, ns in parts.items()]
     columns = ["run", "scope", "cache", "clock", "stage", "sample", "time_ns", "clock_mhz", "flags"]
     times = pd.concat([tables["times"].astype(object), pd.DataFrame(rows, columns=columns)], ignore_index=True)
@@ -308,7 +323,7 @@ def test_the_operators_account_is_the_one_timelines_and_mains_is_where_arms_are_
         account = found.operator.set_index("item")
         # The stages vary by 2 us; paired in their replay they leave the same 20 us each time, known to four ticks.
         assert account.loc["gaps", ["time_ns", "low_ns", "high_ns"]].tolist() == pytest.approx(
-            [2e4, 2e4 - 96, 2e4 + 96]
+            [2e4, 2e4 - 128, 2e4 + 128]
         )
         assert account.loc["gaps", "verdict"] == "measured"
     assert set(book(recording, "full", "graph").operator["scope"]) == {"graph/warm/as-found"}
@@ -322,11 +337,14 @@ def test_a_profiled_run_that_failed_or_is_of_an_older_protocol_gives_no_account(
     failed = under_cupti(planted_gpu.full_ladder(stages=STAGES), status="failed")
     found = book(planted_gpu.recording(tmp_path / "rec", failed, VARIANTS), "full")
     assert set(found.operator["scope"]) == {"graph/warm/as-found"}
-    made = planted_gpu.recording(tmp_path / "new", under_cupti(planted_gpu.full_ladder(stages=STAGES)), VARIANTS)
+    new = under_cupti(planted_gpu.full_ladder(stages=STAGES))
+    new["times"] = new["times"].replace({"scope": {"graph": "event"}})
+    made = planted_gpu.recording(tmp_path / "new", new, VARIANTS)
+    assert set(book(made, "full").operator["scope"]) == {"cupti/warm/as-found"}
     extra = {k: v for k, v in made.manifest.items() if k not in ("schema", "kind", "tables")}
     tables = {name: made.table(name) for name in made.table_names}
     old = write_tables(tmp_path / "old", "run", tables, {**extra, "protocol": 2})
-    assert set(book(old, "full").operator["scope"]) == {"graph/warm/as-found"}
+    assert set(book(old, "full").operator["scope"]) == {"event/warm/as-found"}
 
 
 def test_waterfall_stands_on_its_account(tmp_path: Path) -> None:
