@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attribution.build import Build, build
@@ -22,6 +22,7 @@ from attribution.measure.context import guarded
 from attribution.measure.cuda_case import CudaCase
 from attribution.measure.jobfile import Options
 from attribution.measure.machine import Case, Measured
+from attribution.measure.memory import SharedMemory
 from attribution.measure.points import gpu_module
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.profiled import PROFILES
@@ -59,6 +60,7 @@ class CudaMachine:
         self.stamps = stamp.Stamps(self.arch, facts.properties().multiprocessor_count, STAMPS)
         self.primary = options.primary
         self.traced_rounds = options.traced_rounds
+        self.memory = SharedMemory()
         self._builds: dict[str, Build] = {}
         self._modules: dict[str, Module] = {}
         self._prepared: dict[str, list[Prepared]] = {}
@@ -95,7 +97,11 @@ class CudaMachine:
         return lost_work.lost_work(self._builds[json_text(base.flags)], self._builds[json_text(arm.flags)], opcodes)
 
     def prepare(self, arm: Arm, inputs: Mapping[str, Any]) -> Prepared:
-        """The arm on these inputs, ready to run."""
+        """The arm on these inputs, ready to run, in the memory that all arms share."""
+        with self.memory.arm():
+            return self._prepare(arm, inputs)
+
+    def _prepare(self, arm: Arm, inputs: Mapping[str, Any]) -> Prepared:
         identity = self.build(arm)
         key = json_text(arm.flags)
         if identity and identity not in self._modules:
@@ -105,11 +111,12 @@ class CudaMachine:
 
     def copies(self, arm: Arm, inputs: Mapping[str, Any]) -> list[Prepared]:
         """The arm ready to run once, or as often as a cold cache needs, each time on other memory."""
-        made = [self.prepare(arm, inputs)]
-        if self.options.cache == "cold":
-            bytes_each = sum(t.nbytes for t in made[0].tensors())
-            for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
-                made.append(self.prepare(arm, {n: t.clone() for n, t in inputs.items()}))
+        with self.memory.arm():
+            made = [self._prepare(arm, inputs)]
+            if self.options.cache == "cold":
+                bytes_each = sum(t.nbytes for t in made[0].tensors())
+                for _ in range(cold.copies_for(bytes_each, self._facts["l2_bytes"]) - 1):
+                    made.append(self._prepare(arm, {n: t.clone() for n, t in inputs.items()}))
         return made
 
     def output(self, arm: Arm, case: Case) -> Any:
@@ -134,9 +141,9 @@ class CudaMachine:
             self._ceilings = guarded(lambda: tuple(named()))
         return guarded(lambda: ceilings.counters(self._ceilings or (), self.stamps))
 
-    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[Measured]:
+    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> Iterable[Measured]:
         assert isinstance(case, CudaCase)
-        return guarded(lambda: self._measure(arms, case, began))
+        return self._left(guarded(lambda: self._measure(arms, case, began)))
 
     def _copies(self, arm: Arm, case: CudaCase) -> list[Prepared]:
         """The arm's `copies` on the case's inputs, with their graphs; made once.
@@ -168,7 +175,10 @@ class CudaMachine:
         most = max(len(copies) for copies in sets)
         return max(fit, most) if self.options.cache == "cold" else fit
 
-    def _measure(self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]) -> list[Measured]:
+    def _measure(
+        self, arms: Sequence[Arm], case: CudaCase, began: Callable[[int], None]
+    ) -> list[tuple[Prepared, dict[str, Any]]]:
+        """Of each arm the copy that ran last, and what was measured."""
         import torch
 
         known, sets = len(self._prepared), []
@@ -191,18 +201,21 @@ class CudaMachine:
             # the first turn of a recording at 1650 MHz and 6.9 % slower than the arm's others; no later one beyond 3.2 %).
             self._rows(sets, timed)
         for one in (one for copies in sets for one in copies):
-            one.poison()
             one.renew_graphs()
         before = self.nvml.read()
         rows = self._rows(sets, timed)
         after = self.nvml.read()
-        out = []
+        made = []
         for arm, copies, mine in zip(arms, sets, rows, strict=True):
             self._check_rates(arm, case, mine)
-            tables = self._tables(copies[0], mine, before, after)
             last = copies[(samples - 1) % len(copies)]  # the warm-ups before are whole turns
-            out.append(Measured(last.operator.output, tables))
-        return out
+            made.append((last, self._tables(copies[0], mine, before, after)))
+        return made
+
+    def _left(self, made: Sequence[tuple[Prepared, dict[str, Any]]]) -> Iterator[Measured]:
+        """What each arm leaves behind, executed once more as it was timed: its memory is that of all arms."""
+        for last, tables in made:
+            yield guarded(lambda last=last, tables=tables: _left(last, tables))  # type: ignore[misc]
 
     def _rows(self, sets: Sequence[Sequence[Prepared]], timed: timing.Timed) -> list[list[timing.Row]]:
         """The samples of each arm in all timed scopes: one pass over the arms after another."""
@@ -219,14 +232,12 @@ class CudaMachine:
     def _tables(
         self, prepared: Prepared, rows: list[timing.Row], before: clocks.Reading, after: clocks.Reading
     ) -> dict[str, Any]:
-        """What one run left, without its `run` column."""
+        """What was measured of one run, without its `run` column."""
         import pandas as pd
 
         times = timing.times_rows(rows, self.options.cache, after)
         tables: dict[str, Any] = {
-            "counters": facts.counted(prepared),
             "conditions": [{"when": "before", **before.row()}, {"when": "after", **after.row()}],
-            "capacity": facts.capacity(prepared),
         }
         if prepared.level:
             total = next(iter(self.plan.shape.values()))
@@ -245,6 +256,13 @@ class CudaMachine:
         for row in rows:
             if row.stage == "operator":
                 cold.check_rate(max(moved, 0), row.time_ns, self._facts["peak_memory_bytes_per_s"])
+
+
+def _left(last: Prepared, tables: Mapping[str, Any]) -> Measured:
+    last.poison()
+    last.again()
+    counted = {"counters": facts.counted(last), "capacity": facts.capacity(last)}
+    return Measured(last.operator.output, {**tables, **counted})
 
 
 if __name__ == "__main__":

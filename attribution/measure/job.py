@@ -1,8 +1,9 @@
 """Executes a plan on a machine: checks first, then the rounds, then checks again; each finished run is kept.
 
 In: a Plan, its Kernel, a `Machine`, a path.  Out: a Recording; every run that failed or was skipped is a row with its reason.
-An arm whose output is wrong on fresh inputs before timing is not timed.  Each timed run's own output is checked as well,
-and each arm once more on fresh inputs at the end.  Both machines go through the same `Job`.
+An arm whose output is wrong on fresh inputs before timing is not timed.  The output behind each timed run is checked as well
+(on a GPU that of one more execution of what was timed), and each arm once more on fresh inputs at the end.  Both machines go
+through the same `Job`.
 Misuse: do not call a machine from elsewhere; what is timed here is what the checks saw.
 """
 
@@ -203,12 +204,13 @@ class Job:
             return
         begin_s = time.monotonic()
         arms = [run.arm for run, _ in ready]
-        found = self.machine.measure(arms, self.case, lambda i: self.began(ready[i][0]))
+        found = iter(self.machine.measure(arms, self.case, lambda i: self.began(ready[i][0])))
         self.runs_s += time.monotonic() - begin_s
-        for (run, out), measured in zip(ready, found, strict=True):
-            out.tables = dict(measured.tables)
+        for run, out in ready:
             begin_s = time.monotonic()
             self.began(run)  # a check may end the process as well
+            measured = next(found)
+            out.tables = dict(measured.tables)
             seen = self.case.check(run.arm, measured.output)
             self.checks_s += time.monotonic() - begin_s
             out.checks += [("after", c) for c in seen]

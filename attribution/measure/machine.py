@@ -1,12 +1,12 @@
 """What a machine is to a measurement: a card or the reference machine, behind one interface.
 
 In: arms, inputs of a seed.  Out: `Measured` runs, outputs and checks of them; `MachineLost` when it cannot go on.
-Misuse: a machine is called by a `Job` only; what is timed there is what the checks saw.
+Misuse: a machine is called by a `Job` only; what is timed there is what the checks see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -85,5 +85,8 @@ class Machine(Protocol):
     def ceilings(self) -> Sequence[Mapping[str, Any]]:
         """Rates of pure work on this machine now: rows of `counters` without `run`; none where it has no ceilings."""
 
-    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> list[Measured]:
-        """One run of each arm, in this order; `began(i)` is called when arm i is next."""
+    def measure(self, arms: Sequence[Arm], case: Case, began: Callable[[int], None]) -> Iterable[Measured]:
+        """One run of each arm, in this order; `began(i)` is called when arm i is next.
+
+        All are timed before the first one is given; the output of one holds until the next one is taken.
+        """

@@ -140,6 +140,13 @@ class Prepared:
             self._graphs[stage] = Graph(lambda: self.run(stage))
         return self._graphs[stage].replay
 
+    def again(self) -> None:
+        """Enqueue the operator once more: a replay where its graph was captured."""
+        if "operator" in self._graphs:
+            self._graphs["operator"].replay()
+        else:
+            self.run()
+
     def renew_graphs(self) -> None:
         """Other instances of the graphs that were captured."""
         for graph in self._graphs.values():

@@ -145,7 +145,7 @@ class Worker:
         case, fresh = machine.case(here.plan.seed), machine.case(here.plan.seed + 1)
         machine.output(run.arm, fresh)
         for _ in range(TIMES_ALONE):
-            machine.measure([run.arm], case, lambda _: self.began(number))
+            list(machine.measure([run.arm], case, lambda _: self.began(number)))
 
     def profile(self, profile: Profile) -> None:
         """Every arm of every point inside named ranges, told in the folder."""

@@ -233,7 +233,8 @@ def test_the_first_round_of_arms_that_were_just_set_up_does_not_count(bare: Any)
     machine, _ = bare
     passes, flags = [], {"TRACE": 0}
     prepared = SimpleNamespace(level=0, poison=lambda: passes.append("poison"), renew_graphs=lambda: None)
-    prepared.operator = SimpleNamespace(output="last")
+    prepared.again = lambda: passes.append("again")
+    prepared.operator = SimpleNamespace(output="last", counts={}, limits={})
     arm = Arm("full", "full", flags, {})
     machine._prepared, machine._took_ns = {}, {json_text(arm.facts()): 1e6}
     machine._copies = lambda arm, case: machine._prepared.setdefault(arm.name, [prepared])
@@ -242,10 +243,25 @@ def test_the_first_round_of_arms_that_were_just_set_up_does_not_count(bare: Any)
     machine._tables = lambda *_: {}
     machine.nvml = SimpleNamespace(read=lambda: None)
     for _ in range(2):
-        (found,) = machine._measure([arm], None, lambda i: None)
+        (found,) = machine._left(machine._measure([arm], None, lambda i: None))
         assert found.output == "last"
-    assert passes == ["turns", "poison", "turns", "poison", "turns"]
+    assert passes == ["turns", "turns", "poison", "again", "turns", "poison", "again"]
     passes.clear()
     machine._prepared, prepared.level = {}, 1  # a traced build's durations are no times
     machine._measure([arm], None, lambda i: None)
-    assert passes == ["poison", "turns"]
+    assert passes == ["turns"]
+
+
+def test_what_an_arm_left_is_read_before_another_one_runs_in_its_memory(bare: Any) -> None:
+    machine, _ = bare
+    memory: list[str] = []
+
+    def prepared(name: str) -> Any:
+        counts = {("main", "rows"): lambda: float(memory == [name])}
+        operator = SimpleNamespace(output=memory, counts=counts, limits={})
+        return SimpleNamespace(operator=operator, poison=memory.clear, again=lambda: memory.append(name))
+
+    seen = []
+    for measured in machine._left([(prepared("full"), {"times": 1}), (prepared("null"), {"times": 2})]):
+        seen.append((list(measured.output), measured.tables["counters"][0]["value"], measured.tables["times"]))
+    assert seen == [(["full"], 1.0, 1), (["null"], 1.0, 2)]

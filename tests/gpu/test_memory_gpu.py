@@ -1,0 +1,98 @@
+"""Arms of a measurement on a GPU have their scratch and outputs in the same memory, and their answers stay their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribution.analyze.pairing import scoped
+from attribution.load import load_kernel, load_variants
+from attribution.measure import watch
+from attribution.measure.cuda import CudaMachine
+from attribution.measure.jobfile import Options
+from attribution.measure.memory import SharedMemory
+from attribution.measure.probe import Gpu, find
+from attribution.plan import Arm, Overrides, Plan, plan
+from attribution.recording import Recording
+
+GPU = find()
+pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
+
+
+def planned(root: Path, name: str, names: list[str], shape: dict[str, int], rounds: int) -> Plan:
+    assert isinstance(GPU, Gpu)
+    kernel = load_kernel(root, name)
+    return plan(
+        kernel,
+        load_variants(root, kernel),
+        names,
+        Overrides(shape, {}, {"sms": GPU.sms, "ctas": GPU.sms}, rounds=rounds),
+    )
+
+
+def test_only_torch_empty_on_the_gpu_is_shared() -> None:
+    import torch
+
+    memory, made = SharedMemory(), []
+    for _ in range(2):
+        with memory.arm():
+            one = torch.empty((3, 5), dtype=torch.float32, device="cuda")
+            two = torch.empty(7, dtype=torch.int64, device=torch.device("cuda", 0))
+            own = (
+                torch.zeros(4, device="cuda"),
+                torch.full((2,), 3.0, device="cuda"),
+                torch.empty(5),
+                torch.empty((0, 3), device="cuda"),
+            )
+        assert (one.shape, one.dtype, two.shape, two.dtype) == ((3, 5), torch.float32, (7,), torch.int64)
+        assert own[3].shape == (0, 3)
+        made.append((one.data_ptr(), two.data_ptr(), own))
+    (first, second, mine), (again, twice, others) = made
+    assert (first, second) == (again, twice)
+    assert first != second
+    assert {t.data_ptr() for t in mine[:3]}.isdisjoint(t.data_ptr() for t in others[:3])
+    assert torch.empty(4, device="cuda").data_ptr() not in (first, second)
+
+
+def machine(root: Path, options: Options) -> tuple[CudaMachine, list[Arm], Any]:
+    asked = planned(root, "index_topk", ["serial", "no_spill"], {"q": 132, "n": 8192}, 2)
+    made = CudaMachine(load_kernel(root, "index_topk"), asked, options, lambda *_, **__: None)
+    return made, list(asked.questions[0].arms), made.case(1)
+
+
+def pointers(prepared: Any) -> list[int]:
+    """Of what an operator was given and leaves behind, inputs left out."""
+    return [t.data_ptr() for t in prepared.tensors()]
+
+
+def test_equal_builds_are_given_the_same_memory(root: Path) -> None:
+    made, arms, case = machine(root, Options(scopes=("graph",)))
+    inputs = {t.data_ptr() for t in case.inputs.values()}
+    held = {arm.name: [p for p in pointers(made.prepare(arm, case.inputs)) if p not in inputs] for arm in arms}
+    shared = set(held["full"]) & set(held["null"])
+    assert len(shared) > len(held["full"]) / 2  # the others were made with values in them
+    assert shared <= set(held["no_spill"])
+
+
+def test_copies_for_a_cold_cache_have_memory_of_their_own(root: Path) -> None:
+    made, arms, case = machine(root, Options(scopes=("graph",), cache="cold"))
+    first, *others = (pointers(one) for one in made.copies(arms[0], case.inputs))
+    assert others
+    assert all(set(first).isdisjoint(other) for other in others)
+
+
+def test_every_arm_is_checked_on_what_it_left_itself(root: Path, tmp_path: Path) -> None:
+    """Arms of other sizes and layouts, an unfused one among them, in one memory."""
+    kernel = load_kernel(root, "index_topk")
+    asked = planned(
+        root, "index_topk", ["serial", "shared", "block_q_1", "unfused", "score_only"], {"q": 133, "n": 8192}, 2
+    )
+    options = Options(scopes=("event", "graph"), traced_rounds=1, timeout_s=60.0)
+    made: Recording = watch.execute(
+        asked, kernel, load_variants(root, kernel), tmp_path / "a", lambda *_: None, options
+    )
+    assert set(made.table("runs")["status"]) == {"ok"}
+    assert made.table("checks")["passed"].all()
+    assert len(scoped(made.table("times"), "graph"))
