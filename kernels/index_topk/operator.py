@@ -186,7 +186,9 @@ def make(inputs: Mapping[str, Tensor], flags: Flags, knobs: Knobs, output: Tenso
     scratch = _allocate(case)
     scores = torch.full((rows, keys), -torch.inf, device=device) if store else scratch.scores
     out = torch.empty((rows, k_top), device=device, dtype=torch.int32) if output is None else output
-    return Made(tuple(_launches(case, scratch, scores, out, z)), out, scores, scratch, store, flags["LAYOUT"] == "shared")
+    return Made(
+        tuple(_launches(case, scratch, scores, out, z)), out, scores, scratch, store, flags["LAYOUT"] == "shared"
+    )
 
 
 def _launches(case: _Case, scratch: Scratch, scores: Tensor, out: Tensor, z: float) -> list[Launch]:
