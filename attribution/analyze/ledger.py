@@ -21,6 +21,7 @@ from attribution.analyze.doubts import blocking
 from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
 from attribution.analyze.pairing import scoped
 from attribution.errors import InputError
+from attribution.measure.cupti import STAGES_OVERLAP
 from attribution.plan import NULL
 
 CLOSES = 0.02
@@ -67,9 +68,9 @@ def operator_account(
 ) -> pd.DataFrame:
     """Stages, `gaps` and `operator` of the base arm: item, time_ns, low_ns, high_ns, share, verdict, reason, scope.
 
-    Gaps are operator - sum of stages: replay by replay in scope cupti, where both are of one timeline, else run by run; below
-    0 by more than the ticks they say that they were not.  Raises InputError when the operator, or a stage that another scope
-    has, was not timed; DataError for two scopes.
+    Gaps are operator - sum of stages: replay by replay in scope cupti, where both are of one timeline and never below 0, else
+    run by run; below 0 by more than the ticks they say that they were not.  How long stages overlap there is said.
+    Raises InputError when the operator, or a stage that another scope has, was not timed; DataError for two scopes.
     """
     times = of_base(tables, base)
     timed = scoped(times, scope)
@@ -93,8 +94,9 @@ def operator_account(
         verdict, reason = "measured", ""
         if item == "gaps":
             verdict, reason = _gaps(ns, high, tick_ns * (len(order) + 1), together)
+            reason += _overlap(tables, timed) if together else ""
         if doubt and verdict == "measured":
-            verdict, reason = "undecided", doubt
+            verdict, reason = "undecided", f"{doubt}; {reason}".removesuffix("; ")
         rows.append((item, float(ns.mean()), low, high, share, verdict, reason, label))
     return pd.DataFrame(rows, columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
 
@@ -108,13 +110,25 @@ def _wide(timed: pd.DataFrame, unit: list[str]) -> pd.DataFrame:
 def _gaps(ns: np.ndarray, high: float, tick: float, together: bool) -> tuple[str, str]:
     allowed = 0.0 if math.isnan(tick) else tick
     if float(ns.mean()) < -allowed and not high >= -allowed:
-        apart = "" if together else ", were not timed on one timeline, or the events between them take time"
-        return "void", f"the stages take longer than the operator: they overlap{apart}"
+        apart = "were not timed on one timeline, or the events between them take time"
+        return "void", f"the stages take longer than the operator: they overlap, {apart}"
     if not ns.any():
         return "measured", "exactly 0 throughout: here the operator is the sum of its stages by construction"
     return (
         "measured",
         f"operator minus the stages above, {'replay by replay on one timeline' if together else 'run by run'}",
+    )
+
+
+def _overlap(tables: Mapping[str, pd.DataFrame], timed: pd.DataFrame) -> str:
+    """What the runs of `timed` say of stages that were stamped as at work at once; '' where nothing was kept."""
+    counters = tables["counters"]
+    mine = counters[(counters["metric"] == STAGES_OVERLAP) & counters["run"].isin(timed["run"])]
+    if mine.empty:
+        return ""
+    most = float(mine["value"].max())
+    return (
+        f"; two stages overlap by up to {most:.0f} ns, which the first one owns" if most else "; no two stages overlap"
     )
 
 

@@ -80,10 +80,8 @@ class Beside:
             raise MeasureError(f"under torch.profiler the worker ended: {ended.reason}")
         for arm in self._json(PROFILED):
             number = self._next()
-            times = pd.DataFrame(arm["rows"], columns=list(cupti.Row._fields))
-            times = times.assign(cache=self.options.cache, clock="as-found")
             looked = [{"when": "after", "check": n, "passed": p, "detail": d} for n, p, d in arm["checks"]]
-            tables = {"times": times, "checks": pd.DataFrame(looked)}
+            tables = {**cupti.tables(arm["rows"], self.options.cache), "checks": pd.DataFrame(looked)}
             self._keep(arm, number, {k: frame.assign(run=number) for k, frame in tables.items() if len(frame)})
 
     def _ncu(self, start: Start) -> None:

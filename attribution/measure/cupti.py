@@ -4,6 +4,7 @@ In: the profiler's trace of one eager execution, each step in a named range, and
 A kernel belongs to the range in which its launching call began, on the thread that opened it, by correlation id.  A replay is
 one such call; which step each of its kernels is, the eager execution says: a replay must hold the same kernels in the same
 order.  So names only verify.  Copies and fills in a replay count to the stage of the torch call that they lie beside or within.
+Every ns has one owner: where launches are stamped as at work at once, the one that began first.  How long is kept beside it.
 Misuse: gaps here are those of a graph whose nodes the profiler stamps; the profiler stays attached to its process, and these
 samples are taken in a worker of their own.
 """
@@ -14,17 +15,22 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attribution.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 RULE = "launched_by_thread"
 TRACE = "cupti-trace.json"
+STAMPS_NS = 64.0
+"""What two stamps cannot tell, ns: they come in steps of 32 ns on an H200, and each may be a step off."""
 OVERLAP = "stages-overlap"
-"""Flag of a sample in which two stages were at work at once: its gaps are idle time less what they overlap."""
+"""Flag of a sample in which two stages were at work at once for longer than STAMPS_NS: who owns that time is our choice."""
+STAGES_OVERLAP = "stages_overlap"
+"""Counter: the longest overlap of two stages in any sample of an arm, ns."""
 
 
 class Step(NamedTuple):
@@ -35,7 +41,7 @@ class Step(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of the table `times`, but for its run and its policies of cache and clock."""
+    """One row of the table `times`, but for its run and its policies of cache and clock, and what its replay overlaps."""
 
     scope: str
     stage: str
@@ -43,6 +49,8 @@ class Row(NamedTuple):
     time_ns: float
     clock_mhz: float
     flags: str
+    overlap_ns: float
+    """Of its replay: the longest that a launch was at work beside an earlier one of another stage; 0 for none."""
 
 
 class _Kernel(NamedTuple):
@@ -67,7 +75,7 @@ def replay_range(sample: int) -> str:
 
 
 def rows(trace: Path, samples: int, steps: Sequence[Step]) -> list[Row]:
-    """Of every replay its stages, each the union of its kernels' intervals, and the operator, first begin to last end.
+    """Of every replay its stages, each what its kernels own of the timeline, and the operator, first begin to last end.
 
     Raises DataError for a launch that is missing or was not ours, and for a replay that is not the eager execution again.
     """
@@ -168,13 +176,37 @@ def _stages(
 
 
 def _times(sample: int, replay: pd.DataFrame) -> list[Row]:
-    """Rows of one replay, with columns begin_ns, end_ns and stage."""
-    from attribution.ingest.timeline import union_ns
+    """Rows of one replay, with columns begin_ns, end_ns and stage, in order of begin."""
+    import numpy as np
 
     begin, end = (replay[c].to_numpy("int64") for c in ("begin_ns", "end_ns"))
     names = replay["stage"].to_numpy(str)
-    busy = {str(s): union_ns(begin[names == s], end[names == s]) for s in dict.fromkeys(names)}
-    overlap = sum(busy.values()) > union_ns(begin, end)
-    flags = ",".join(["clock-unknown", *([OVERLAP] if overlap else [])])
-    whole = {**busy, "operator": int(end.max() - begin.min())}
-    return [Row("cupti", stage, sample, float(ns), math.nan, flags) for stage, ns in whole.items()]
+    reach = np.maximum.accumulate(np.concatenate([begin[:1], end]))
+    owned = np.diff(reach) - np.maximum(begin - reach[:-1], 0)
+    busy = {str(s): int(owned[names == s].sum()) for s in dict.fromkeys(names)}
+    overlap = float(_beside(begin, end, names))
+    flags = ",".join(["clock-unknown", *([OVERLAP] if overlap > STAMPS_NS else [])])
+    whole = {**busy, "operator": int(reach[-1] - begin[0])}
+    return [Row("cupti", stage, sample, float(ns), math.nan, flags, overlap) for stage, ns in whole.items()]
+
+
+def _beside(begin: np.ndarray, end: np.ndarray, stages: np.ndarray) -> int:
+    """The longest that a launch was at work beside an earlier one of another stage, ns; in order of begin."""
+    import numpy as np
+
+    at_once = np.minimum(end[:, None], end) - begin[:, None]
+    earlier = np.tri(len(begin), k=-1, dtype=bool) & (stages[:, None] != stages)
+    return int(at_once.max(where=earlier, initial=0))
+
+
+def tables(rows: Sequence[Sequence[Any]], cache: str) -> dict[str, pd.DataFrame]:
+    """`times` of one arm and, as a row of `counters`, the largest overlap of its samples; without the column `run`."""
+    import pandas as pd
+
+    times = pd.DataFrame(rows, columns=list(Row._fields)).assign(cache=cache, clock="as-found")
+    overlap_ns = float(times.pop("overlap_ns").max())
+    counter = {
+        "scope": "cupti", "stage": "operator", "kernel_name": "", "launch": -1, "metric": STAGES_OVERLAP, "instance": "",
+        "unit": "ns", "state": "value" if overlap_ns else "zero", "value": overlap_ns, "pass_group": -1, "source": "cupti",
+    }  # fmt: skip
+    return {"times": times, "counters": pd.DataFrame([counter])}

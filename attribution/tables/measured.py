@@ -43,12 +43,15 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         flags=(
             "category",
             "comma-separated: clock-limited, shared-gpu, host-bound (the card reached the sample before the host had enqueued all "
-            "of it), stages-overlap (two stages were at work at once), ...; '' for none",
+            "of it), stages-overlap (two stages were at work at once, for longer than stamps cannot tell), ...; '' for none",
         ),
     ),
     "counters": table(
         run=("int32", "run"),
-        scope=("category", "ncu or host-virtual"),
+        scope=(
+            "category",
+            "what it was read under: launch (what was launched), event (ceilings), cupti, ncu or host-virtual",
+        ),
         stage=("category", "stage the value belongs to, `operator` for the whole"),
         kernel_name=(
             "str",
@@ -61,7 +64,7 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         state=("category", "value, zero or absent: absent is not zero"),
         value=("float64", "value; NaN where absent"),
         pass_group=("int32", "replay pass, -1 where not known"),
-        source=("category", "where it comes from: host, launch, ptxas, sass, kernel, events, or the file"),
+        source=("category", "where it comes from: host, launch, ptxas, sass, kernel, events, cupti, or the file"),
     ),
     "lanes": table(
         run=("int32", "run"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from attribution.analyze.ledger import operator_account
@@ -48,7 +49,8 @@ def test_stages_and_operator_of_index_topk_are_of_one_replay(root: Path, tmp_pat
         assert len(each) == SAMPLES
         assert (each["operator"] >= each[stages].sum(axis=1)).all()
         assert set(found["flags"]) == {"clock-unknown"}
-    account = operator_account({"runs": runs, "times": times}, "full", "cupti", TICK_NS).set_index("item")
+    tables = {"runs": runs, "times": times, "counters": made.table("counters")}
+    account = operator_account(tables, "full", "cupti", TICK_NS).set_index("item")
     assert account.loc["gaps", "verdict"] == "measured"
     assert 0 < account.loc["gaps", "low_ns"] <= account.loc["gaps", "high_ns"] < account.loc["operator", "time_ns"] / 2
 
@@ -132,4 +134,7 @@ def test_planted_stages_side_by_side_are_flagged(root: Path, tmp_path: Path) -> 
     prepared = Prepared(load_kernel(root, "hello"), Operator((Call("long", fork), Call("short", join)), {}), None)
     rows = cupti_rows([prepared], SAMPLES, tmp_path / "trace.json")
     assert len(rows) == SAMPLES * 3
-    assert all(cupti.OVERLAP in row.flags for row in rows)
+    assert all(cupti.OVERLAP in row.flags and row.overlap_ns > cupti.STAMPS_NS for row in rows)
+    each = pd.DataFrame(rows).pivot_table(index="sample", columns="stage", values="time_ns")
+    assert (each["operator"] >= each["long"] + each["short"]).all()
+    assert (each["short"] < each["long"] / 2).all()  # most of it lies beside the long one, whose time it is

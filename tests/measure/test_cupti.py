@@ -181,9 +181,9 @@ def test_planted_a_fill_between_two_launches_is_nobodys(tmp_path: Path) -> None:
 
 def accounted(found: Sequence[cupti.Row]) -> pd.DataFrame:
     """The operator's account of these samples."""
-    times = pd.DataFrame(found).assign(run=0, cache="warm", clock="as-found")
+    made = {name: conform(name, frame.assign(run=0)) for name, frame in cupti.tables(found, "warm").items()}
     runs = planted_gpu.measured({"full": {"full": 1e6}}, rounds=1)["runs"]
-    return operator_account({"runs": runs, "times": conform("times", times)}, "full", "cupti", 32.0).set_index("item")
+    return operator_account({"runs": runs, **made}, "full", "cupti", 32.0).set_index("item")
 
 
 def test_the_operators_account_is_of_each_replay_by_itself(tmp_path: Path) -> None:
@@ -203,16 +203,49 @@ def test_the_operators_account_is_of_each_replay_by_itself(tmp_path: Path) -> No
     assert found.loc["operator", "high_ns"] - found.loc["operator", "low_ns"] > 10_000
 
 
-def test_planted_stages_that_overlap_leave_no_gaps(tmp_path: Path) -> None:
-    """select begins before main has ended: by more than the gap before main, gaps are below 0; by less, the flag tells."""
-    void = (SCORES, ("main", 3.0, 56.0), RADIX, GATHER)
-    found = accounted(read(tmp_path, [void] * SAMPLES))
-    assert found.loc["gaps", "time_ns"] == pytest.approx(-1000.0)
-    assert found.loc["gaps", "verdict"] == "void"
-    hidden = (SCORES, ("main", 3.0, 54.5), RADIX, GATHER)
-    rows = read(tmp_path, faulty(hidden))
-    assert {r.sample for r in rows if cupti.OVERLAP in r.flags} == {1}
+def overlapping(until: float) -> list[Sequence[Work]]:
+    """The second of three replays has a main that ends at `until`, us; select begins at 54."""
+    return faulty((SCORES, ("main", 3.0, until), RADIX, GATHER))
+
+
+def test_where_two_stages_are_at_work_at_once_the_time_is_the_first_ones(tmp_path: Path) -> None:
+    """main ends 0.032 us behind select's begin: stages and gaps are the operator, replay by replay, and it is no overlap yet."""
+    rows = read(tmp_path, overlapping(54.032))
+    second = {row.stage: row.time_ns for row in rows if row.sample == 1}
+    assert second == {"sample_scores": 2000.0, "main": 51032.0, "select": 5968.0, "operator": 60000.0}
+    assert [row.overlap_ns for row in rows if row.stage == "main"] == [0.0, 32.0, 0.0]
+    assert not any(cupti.OVERLAP in row.flags for row in rows)
     found = accounted(rows)
-    assert found.loc["gaps", "time_ns"] > 0
-    assert found.loc["gaps", "verdict"] == "undecided"
-    assert found.loc["gaps", "reason"].startswith("stages-overlap: ")
+    assert found.loc["operator", "time_ns"] == pytest.approx(found["time_ns"].iloc[:-1].sum())
+    assert found.loc["gaps", "verdict"] == "measured"
+    assert found.loc["gaps", "reason"].endswith(
+        "on one timeline; two stages overlap by up to 32 ns, which the first one owns"
+    )
+    assert accounted(read(tmp_path)).loc["gaps", "reason"].endswith("on one timeline; no two stages overlap")
+
+
+@pytest.mark.parametrize(("over_ns", "verdict"), [(64, "measured"), (65, "undecided"), (3000, "undecided")])
+def test_planted_an_overlap_blocks_from_what_stamps_can_tell_on(tmp_path: Path, over_ns: int, verdict: str) -> None:
+    assert cupti.STAMPS_NS == 64
+    rows = read(tmp_path, overlapping(54.0 + over_ns / 1000))
+    blocked = verdict == "undecided"
+    assert {r.sample for r in rows if cupti.OVERLAP in r.flags} == ({1} if blocked else set())
+    found = accounted(rows)
+    assert set(found["verdict"]) == {verdict}
+    assert found.loc["gaps", "time_ns"] >= 1000
+    assert f"two stages overlap by up to {over_ns} ns" in found.loc["gaps", "reason"]
+    assert found.loc["gaps", "reason"].startswith("stages-overlap: 4 of 12 samples; ") == blocked
+
+
+def test_planted_a_stage_that_lies_within_another_one_has_no_time_and_is_flagged(tmp_path: Path) -> None:
+    """main goes on until the operator's end; and a stage beside the one before the last, which has ended by then."""
+    rows = read(tmp_path, overlapping(61.0))
+    second = {row.stage: row.time_ns for row in rows if row.sample == 1}
+    assert second == {"sample_scores": 2000.0, "main": 58000.0, "select": 0.0, "operator": 61000.0}
+    assert {row.overlap_ns for row in rows if row.sample == 1} == {4000.0}
+    beside = (("scores", 0.0, 54.5), ("main", 3.0, 53.5), RADIX, GATHER)
+    rows = read(tmp_path, faulty(beside))
+    second = {row.stage: row.time_ns for row in rows if row.sample == 1}
+    assert second == {"sample_scores": 54500.0, "main": 0.0, "select": 5500.0, "operator": 60000.0}
+    assert {row.overlap_ns for row in rows if row.sample == 1} == {50500.0}
+    assert {r.sample for r in rows if cupti.OVERLAP in r.flags} == {1}
