@@ -6,18 +6,22 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from attribution.analyze.contrast import contrast
 from attribution.claim import answers
 from attribution.claim.expectations import claims, overturned
 from attribution.claim.void import void_reasons
 from attribution.recording import Recording, open_recording
 from bench.gpu import ratio
+from bench.memory_gpu import apart, rows
 
 TRACES = Path(__file__).parents[1] / "traces"
 RECORDINGS = sorted(p.parent for p in TRACES.glob("*/manifest.json"))
+RUNS = [path for path in RECORDINGS if open_recording(path).manifest["kind"] == "run"]
 
 
 def test_everything_under_traces_is_a_recording_or_described() -> None:
@@ -36,14 +40,20 @@ def test_everything_under_traces_is_a_recording_or_described() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
+def test_is_whole(path: Path) -> None:
+    open_recording(path).verify()
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda p: p.name)
 def test_loads_and_answers(path: Path) -> None:
     recording = open_recording(path)
-    recording.verify()
     found = answers(recording)
     assert len(found)
     listed = [bool(void_reasons(recording, scope.split("/")[0])) for scope in found["scope"]]
     # An arm that was lost while measuring has no answer, and where it is the base, no other arm has one.
     lost = {(q, a) for q, a, _ in recording.manifest.get("measuring", {}).get("lost", [])}
+    runs = recording.table("runs").astype({"question": str, "arm": str, "status": str})
+    lost |= {pair for pair, mine in runs.groupby(["question", "arm"]) if not (mine["status"] == "ok").any()}
     gone = [{(q, q), (q, a)} & lost != set() for q, a in zip(found["question"], found["arm"], strict=True)]
     # Lists that overflow drop candidates which others keep: in main that is unequal work.
     drops = [row.distribution == "overflow" and "unequal work: candidates" in row.reasons for row in found.itertuples()]
@@ -66,7 +76,7 @@ def unlike(recording: Recording) -> tuple[int, list[str]]:
 def test_what_must_be_equal_is_equal_in_all_profiled_launches_of_one_arm() -> None:
     """Else one counted launch of an arm would say nothing of its other runs."""
     counted = 0
-    for recording in (r for r in map(open_recording, RECORDINGS) if r.manifest["kind"] == "run"):
+    for recording in map(open_recording, RUNS):
         count, differ = unlike(recording)
         assert differ == [], recording.path.name
         counted += count
@@ -97,13 +107,28 @@ def forgotten(judged: pd.DataFrame, texts: dict[str, str]) -> list[str]:
 
 def test_an_expectation_that_was_judged_stays_in_its_file() -> None:
     """One that is moved afterwards would make the next recording look expected."""
-    recordings = [r for r in map(open_recording, RECORDINGS) if r.manifest["kind"] == "run"]
-    judged = claims(recordings)
+    judged = claims([open_recording(path) for path in RUNS])
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (TRACES.parent / "variants").glob("*.toml")}
     assert forgotten(judged, texts) == []
     spoiled = {name: INTERVAL.sub("[0, 9]", text) for name, text in texts.items()}
     declared = [row for row in judged.to_dict("records") if f"[{row['arm']}]" in texts.get(row["kernel"], "")]
     assert len(forgotten(judged, spoiled)) == len(declared) > len(forgotten(overturned(judged), spoiled)) > 0
+
+
+def test_on_a_card_the_broken_control_was_refused_before_it_ran_and_by_its_counters() -> None:
+    """Where nobody asks for equal work it runs, and its time alone would look like a fine control's."""
+    refused = open_recording(TRACES / "h200-refused-control").table("runs").astype({"arm": str, "reason": str})
+    mine = refused[refused["arm"] == "broken"]
+    assert len(mine) == 6
+    assert mine["reason"].str.contains("index_main has no QGMMA in its machine code where its base has 20").all()
+    counted = open_recording(TRACES / "h200-broken-control")
+    tables = [counted.table(name) for name in ("runs", "times", "checks", "counters")]
+    asked: dict[str, Any] = {"base": "full", "stage": "main", "scope": "graph"}
+    same = ("tensor_instructions", "tma_loads")
+    honest, broken = (contrast(*tables, arm=arm, same=same, **asked) for arm in ("math_only", "unwatched"))
+    assert (honest.verdict, broken.verdict) == ("faster", "void")
+    assert "unequal work: tensor_instructions: 65280 != 0" in broken.reasons
+    assert contrast(*tables, arm="unwatched", same=(), **asked).verdict == "faster"
 
 
 def test_the_published_answer_of_the_host_recording_still_holds() -> None:
@@ -140,3 +165,12 @@ def test_ratios_of_what_a_trace_costs_are_those_of_their_samples() -> None:
     for row in facts["rows"]:
         run, shape, top, _, bottom = row["what"].replace(":", "").split()
         assert row["measured"] == f"{ratio(facts['runs'][run]['milliseconds'][shape], top, bottom):.3f}", row["what"]
+
+
+def test_how_far_equal_builds_lie_apart_is_what_their_samples_say() -> None:
+    facts = json.loads((TRACES / "h200-memory-place.json").read_text(encoding="utf-8"))
+    assert facts["rows"] == rows(facts["milliseconds"])
+    short = facts["milliseconds"]["4096x8192"]["main"]
+    assert apart(short, "own") > 20 * apart(short, "shared")
+    halves = [{name: values[part::2] for name, values in short.items()} for part in (0, 1)]
+    assert all(apart(half, "own") > 10 * apart(half, "shared") for half in halves)

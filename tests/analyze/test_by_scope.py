@@ -120,8 +120,10 @@ def test_the_main_question_as_it_is_typed_took_less_than_90_s_on_a_card() -> Non
 
 
 def test_a_scope_that_the_void_list_names_says_so(attr: Any) -> None:
-    done = attr("scopes", "h200-hello-cold")
-    assert "void: trace/warm/as-found: h200-hello-cold: its traced runs had a cold cache as well" in done.out
+    done = attr("scopes", "h200-hello-cold-mislabelled")
+    assert (
+        "void: trace/warm/as-found: h200-hello-cold-mislabelled: its traced runs had a cold cache as well" in done.out
+    )
     assert done.out.count("void: ") == 1
     assert "void: " not in attr("scopes", "h200-hello-warm").out
 

@@ -58,9 +58,29 @@ def test_witnesses_agree_or_a_finding_says_why_not(found: Book) -> None:
     assert unexplained(found.witnesses, text) == []
     apart = found.witnesses.assign(verdict="witnesses disagree")
     assert set(unexplained(apart, "")) == set(apart["term"])
-    # Where no SM has more rows than its part there is no law of rows; where whole rows go to one SM both witnesses speak.
-    rows = book(recorded("h200-index-topk-rows"), "full").witnesses.set_index("term")
-    assert rows.loc["tail by rows", "verdict"] == "agree"
+
+
+def test_the_law_of_rows_and_finish_times_disagree_as_the_last_batch_is_faster() -> None:
+    """Where no SM has more rows than its part there is no law of rows; where whole rows go to one SM both witnesses speak."""
+    recording = recorded("h200-index-topk-rows")
+    tail = book(recording, "full").witnesses.set_index("term").loc["tail by rows"]
+    assert tail["first_value"] < tail["second_value"]
+    assert (
+        tail["verdict"] == "agree"
+        or unexplained(tail.to_frame().T.reset_index(names="term"), FINDING.read_text("utf-8")) == []
+    )
+    facts, runs = recording.manifest["kernels"]["index_topk"], recording.table("runs").astype({"arm": str})
+    score = [event["name"] for event in facts["events"]].index("score")
+    for run in runs.loc[runs["arm"] == "full+trace", "run"]:
+        events = recording.table("events")
+        mine = events[(events["run"] == run) & (events["event"] == score)].sort_values(["cta", "time_ns"])
+        begin, end = (mine[mine["edge"] == edge].reset_index(drop=True) for edge in (0, 1))
+        batches = pd.DataFrame({"cta": begin["cta"], "time_ns": end["time_ns"] - begin["time_ns"]})
+        batches["time_ns"] /= 131072 - 4096 + begin["arg"]  # keys of the batch's first row
+        number = batches.groupby("cta").cumcount()
+        assert number.value_counts().sort_index().tolist() == [132] * 7 + [100]
+        by_number = batches.groupby(number)["time_ns"].mean()
+        assert 0.87 < by_number[7] / by_number[:7].mean() < 0.93
 
 
 def test_the_law_of_rows_predicts_cta_counts_that_it_has_not_seen() -> None:

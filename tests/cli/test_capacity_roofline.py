@@ -144,7 +144,7 @@ def test_one_round_has_a_value_and_no_interval(attr: Any, verb: str) -> None:
 
 
 def test_a_launch_without_a_steady_state_says_so(attr: Any) -> None:
-    shown = attr("overlap", "h200-hello-cold").out
+    shown = attr("overlap", "h200-hello-cold-mislabelled").out
     assert "of 64 intervals, none of them is in steady state" in shown
     assert "nan" not in shown
 
