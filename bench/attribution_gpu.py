@@ -44,7 +44,7 @@ SMS = 132
 
 @dataclass(frozen=True)
 class Asked:
-    """One recording: variants by name or pattern (`ctas_*`) but for `without`, points, flags of every arm, and how it is measured.
+    """One recording: variants by name or pattern (`ctas_*`), points, flags of every arm, and how it is measured.
 
     `profiled`: arms whose main kernel Nsight Compute counts, about a second each; empty: all.  `rest`: of the card after each
     turn, as a multiple of the turn's work; effects of some per cent need no longer one.  Scope graph times a stage alone, with a
@@ -62,7 +62,6 @@ class Asked:
     base_turns: int = 1
     rest: float = 1.0
     distributions: tuple[str, ...] = ("normal",)
-    without: tuple[str, ...] = ()
 
     def pilot(self) -> Asked:
         """The same arms once, on as few keys as all of them take."""
@@ -71,8 +70,7 @@ class Asked:
 
     def plans(self, kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> list[Plan]:
         """One plan a point, with one CTA on each SM.  Raises InputError."""
-        known = [v for v in variants if not any(fnmatchcase(v, not_this) for not_this in self.without)]
-        names = [v for want in self.variants for v in known if fnmatchcase(v, want)]
+        names = [v for want in self.variants for v in variants if fnmatchcase(v, want)]
         knobs = {"sms": sms, "ctas": sms}
         return [
             plan(kernel, variants, names, Overrides(shape, self.flags, knobs, name, rounds=self.rounds))
@@ -139,14 +137,8 @@ RECORDINGS = {
         scopes=("event", "graph", "ncu"),
         profiled=("full", *RUNGS, "serial", "block_q_1", "block_q_2"),
     ),
-    "variants": Asked(
-        ("*",),
-        SIX,
-        rounds=3,
-        traced_rounds=1,
-        samples=2,
-        scopes=("event", "graph"),
-        without=("full", *RUNGS, *MECHANISMS, "delayed_*", "reserved_*", "two_waves"),
+    "designs": Asked(
+        ("unfused_deep_gemm*", "h20_*"), SIX, rounds=3, traced_rounds=0, samples=2, scopes=("event", "graph")
     ),
     "block-q": Asked(
         ("block_q_*",), ({"q": 660, "n": 131072},), ROWS, rounds=8, scopes=("event", "graph", "ncu"), base_turns=3
