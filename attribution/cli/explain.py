@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -145,8 +146,12 @@ def _regions(
     if json:
         print_json(rows)
         return
+    folders = zip(*(file.split("/")[:-1] for file in set(found["file"]) - {""}), strict=False)
+    folder = "".join(parts[0] + "/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
+    for row in rows:
+        row |= {"share": f"{row['share']:.1%}", **{k: str(row[k]).replace(folder, "", 1) for k in ("region", "file")}}
     added = pcs["launch"].nunique()
     where = f"launch {launches[0]}" if launches else f"{added} launches added up"
     print(f"{metric} by source region, {where}: {found['value'].sum():.6g} {found['unit'].iloc[0]} in all")
     heads = ("region", "role", "share", "value", "instructions", "file")
-    print_rows([{**r, "share": f"{r['share']:.1%}"} for r in rows], {k: k for k in heads})
+    print_rows(rows, {k: k for k in heads})
