@@ -206,13 +206,15 @@ class Job:
         arms = [run.arm for run, _ in ready]
         found = iter(self.machine.measure(arms, self.case, lambda i: self.began(ready[i][0])))
         self.runs_s += time.monotonic() - begin_s
-        for run, out in ready:
+        left = []
+        for run, _ in ready:
             begin_s = time.monotonic()
             self.began(run)  # a check may end the process as well
             measured = next(found)
-            out.tables = dict(measured.tables)
-            seen = self.case.check(run.arm, measured.output)
+            left.append((dict(measured.tables), self.case.check(run.arm, measured.output)))
             self.checks_s += time.monotonic() - begin_s
+        for (_, out), (tables, seen) in zip(ready, left, strict=True):
+            out.tables = tables
             out.checks += [("after", c) for c in seen]
             if reason := first_failed(seen, "wrong output of the timed run"):
                 out.fail(reason)

@@ -18,9 +18,19 @@ from attribution.errors import InputError
 from attribution.recording import Recording, open_recording
 
 TRACES = Path(__file__).parents[2] / "traces"
-KINDS = ("128k", "128k-moved", "8k", "hello", "128k-one-rest", "128k-two-rests")
+KINDS = (
+    "128k",
+    "128k-moved",
+    "8k",
+    "hello",
+    "128k-one-rest",
+    "128k-two-rests",
+    "128k-shared-memory",
+    "8k-shared-memory",
+)
 PRECISION = [f"h200-precision-{name}" for name in KINDS]
-PLANTED, OTHER_CARD, TODAY = "h200-precision-128k", "h200-precision-128k-moved", "h200-precision-128k-two-rests"
+PLANTED, OTHER_CARD = "h200-precision-128k", "h200-precision-128k-moved"
+OWN_MEMORY, TODAY = "h200-precision-128k-two-rests", "h200-precision-128k-shared-memory"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +77,7 @@ def test_blocks_are_disjoint_whole_and_drawn_by_the_seed() -> None:
     assert [block_rounds(arms) for arms in (2, 3, 4, 5)] == [4, 3, 4, 5]
 
 
-@pytest.mark.parametrize("name", [PLANTED, TODAY])
+@pytest.mark.parametrize("name", [PLANTED, OWN_MEMORY, TODAY])
 def test_a_slow_down_of_0_3_percent_in_the_kernel_is_found_in_every_run(name: str) -> None:
     (row,) = noise(open_recording(TRACES / name), "planted", 6, "PLANT").to_dict("records")
     assert 0.0025 < row["effect"] < 0.0035
@@ -78,7 +88,7 @@ def test_a_slow_down_of_0_3_percent_in_the_kernel_is_found_in_every_run(name: st
 
 def test_all_rounds_at_equal_clock_hold_what_was_planted_and_as_found_they_lack_what_the_clock_gave(attr: Any) -> None:
     """The card was at its power limit, and let the clock of the arm that is held up run higher."""
-    recording = open_recording(TRACES / TODAY)
+    recording = open_recording(TRACES / OWN_MEMORY)
     rows = [noise(recording, "planted", 6, "PLANT", equal).iloc[0] for equal in (False, True)]
     held = [row["ratio_low"] - 1 <= row["effect"] <= row["ratio_high"] - 1 for row in rows]
     assert held == [False, True]
@@ -87,13 +97,33 @@ def test_all_rounds_at_equal_clock_hold_what_was_planted_and_as_found_they_lack_
     assert abs(mhz["null"] / mhz["full"] - 1) < 0.0002 < 0.0005 < mhz["planted"] / mhz["full"] - 1
     assert rows[0]["ratio"] < rows[1]["ratio"]
     said = [
-        attr("noise", TODAY, "--arm", "planted", "--planted", "PLANT", *more).out for more in ([], ["--equal-clock"])
+        attr("noise", OWN_MEMORY, "--arm", "planted", "--planted", "PLANT", *more).out
+        for more in ([], ["--equal-clock"])
     ]
     assert ["which holds" in text for text in said] == held
-    assert "all 120 rounds: " not in attr("noise", TODAY).out
+    assert "all 120 rounds: " not in attr("noise", OWN_MEMORY).out
 
 
-@pytest.mark.parametrize("name", [PLANTED, TODAY])
+def test_with_one_memory_all_rounds_hold_what_was_planted() -> None:
+    recording = open_recording(TRACES / TODAY)
+    for equal in (False, True):
+        row = noise(recording, "planted", 6, "PLANT", equal).iloc[0]
+        assert row["ratio_low"] - 1 <= row["effect"] <= row["ratio_high"] - 1
+
+
+def test_arms_with_memory_of_their_own_are_called_unequal_and_with_one_memory_they_are_not() -> None:
+    """The same question on two days: what the places of an arm's tensors did is in every round of the first one."""
+    own, shared = (
+        noise(open_recording(TRACES / f"h200-precision-8k-{how}-memory")).iloc[0] for how in ("own", "shared")
+    )
+    assert own["called"] > 0.3 * own["blocks"]
+    assert own["slower"] == 0
+    assert own["ratio_high"] < 0.996
+    assert shared["called"] <= 0.08 * shared["blocks"]
+    assert abs(shared["ratio"] - 1) < 0.0005
+
+
+@pytest.mark.parametrize("name", [PLANTED, OWN_MEMORY, TODAY])
 def test_a_third_of_what_is_detectable_is_not_claimed_and_three_times_as_much_is(name: str) -> None:
     (row,) = noise(open_recording(TRACES / name), rounds=6).to_dict("records")
     assert row["blocks"] == 20
@@ -106,16 +136,18 @@ def test_an_answer_of_a_third_of_a_percent_needs_a_margin_below_it(attr: Any) ->
     """Within 1 % both arms are the same; within 0.1 % the planted one is slower, and the null arm is still the same."""
 
     def verdicts(*margin: str) -> dict[str, str]:
-        return {row["arm"]: row["verdict"] for row in json.loads(attr("show", TODAY, "--json", *margin).out)["answers"]}
+        return {
+            row["arm"]: row["verdict"] for row in json.loads(attr("show", OWN_MEMORY, "--json", *margin).out)["answers"]
+        }
 
     assert verdicts() == {"null": "same", "planted": "same"}
     assert verdicts("--margin", "0.1%") == {"null": "same", "planted": "slower"}
     for text in ("0", "x", "-1%", "nan"):
-        done = attr("show", TODAY, f"--margin={text}")
+        done = attr("show", OWN_MEMORY, f"--margin={text}")
         assert (done.code, f"--margin {text}: allowed is a share" in done.err) == (2, True), done.err
 
 
-@pytest.mark.parametrize("name", [OTHER_CARD, TODAY])
+@pytest.mark.parametrize("name", [OTHER_CARD, OWN_MEMORY, TODAY])
 def test_the_detectable_effect_at_131072_keys_is_small_enough(name: str) -> None:
     (row,) = noise(open_recording(TRACES / name)).to_dict("records")
     assert row["detectable_all"] <= 0.0015
@@ -224,7 +256,7 @@ def test_a_recording_of_other_stages_is_no_unfinished_one(attr: Any) -> None:
 def test_the_verb_counts_over_recordings(attr: Any) -> None:
     done = attr("noise", *PRECISION)
     assert done.code == 0
-    assert "of 290 blocks called faster or slower" in done.out
+    assert "of 390 blocks called faster or slower" in done.out
     done = attr("noise", PLANTED, "--arm", "planted", "--rounds", 6, "--planted", "PLANT")
     assert "effect: 0.30%" in done.out
 

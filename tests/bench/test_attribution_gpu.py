@@ -24,12 +24,12 @@ def test_every_recording_can_be_planned_and_piloted(name: str) -> None:
 
 
 def test_every_shipped_variant_is_measured_somewhere() -> None:
-    """But for two that are made for the reference machine's sizes."""
+    """But for those that are made for the reference machine's sizes, or leave a card's SMs with unlike parts of a batch."""
     kernel = load_kernel(shipped_root(), "index_topk")
     variants = load_variants(shipped_root(), kernel)
     plans = [asked.plans(kernel, variants, attribution_gpu.SMS)[0] for asked in attribution_gpu.RECORDINGS.values()]
     there = {arm.name for one in plans for question in one.questions for arm in question.arms}
-    assert set(variants) - there == {"two_waves", "delayed_topk"}
+    assert set(variants) - there == {"two_waves", "delayed_topk", "ctas_52", "ctas_74"}
 
 
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
