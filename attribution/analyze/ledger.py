@@ -21,7 +21,7 @@ from attribution.analyze.doubts import blocking
 from attribution.analyze.ladder import Rounds, Variants, ladder, paired, ratio_interval
 from attribution.analyze.pairing import scoped
 from attribution.errors import InputError
-from attribution.measure.cupti import STAGES_OVERLAP
+from attribution.measure.cupti import CHAIN, STAGES_OVERLAP
 from attribution.plan import NULL
 
 CLOSES = 0.02
@@ -69,7 +69,8 @@ def operator_account(
     """Stages, `gaps` and `operator` of the base arm: item, time_ns, low_ns, high_ns, share, verdict, reason, scope.
 
     Gaps are operator - sum of stages: replay by replay in scope cupti, where both are of one timeline and never below 0, else
-    run by run; below 0 by more than the ticks they say that they were not.  How long stages overlap there is said.
+    run by run; below 0 by more than the ticks they say that they were not.  How long stages overlap there is said; in a graph
+    that is a chain it is the error of its stamps, by which intervals are wider, those of gaps by one at each of its edges.
     Raises InputError when the operator, or a stage that another scope has, was not timed; DataError for two scopes.
     """
     times = of_base(tables, base)
@@ -86,15 +87,17 @@ def operator_account(
     values["gaps"] = whole - sum(values.values())
     values["operator"] = whole
     doubt = "; ".join(blocking(timed["flags"]).values())
+    error_ns, edges, said = _stamps(tables, timed) if together else (0.0, 0, "")
     rows = []
     for item, ns in values.items():
         found = stats.intervals(ns, resolution=tick_ns * (len(order) + 1 if item == "gaps" else 1))
         share = float(ns.mean() / whole.mean())
-        low, high = float(found.low[0]), float(found.high[0])
+        wider = error_ns * (edges if item == "gaps" else 1)
+        low, high = float(found.low[0]) - wider, float(found.high[0]) + wider
         verdict, reason = "measured", ""
         if item == "gaps":
             verdict, reason = _gaps(ns, high, tick_ns * (len(order) + 1), together)
-            reason += _overlap(tables, timed) if together else ""
+            reason += said
         if doubt and verdict == "measured":
             verdict, reason = "undecided", f"{doubt}; {reason}".removesuffix("; ")
         rows.append((item, float(ns.mean()), low, high, share, verdict, reason, label))
@@ -120,16 +123,21 @@ def _gaps(ns: np.ndarray, high: float, tick: float, together: bool) -> tuple[str
     )
 
 
-def _overlap(tables: Mapping[str, pd.DataFrame], timed: pd.DataFrame) -> str:
-    """What the runs of `timed` say of stages that were stamped as at work at once; '' where nothing was kept."""
+def _stamps(tables: Mapping[str, pd.DataFrame], timed: pd.DataFrame) -> tuple[float, int, str]:
+    """Of replays of a chain the error of stamps, ns, and its edges, else 0; and what to say of launches stamped as at once."""
     counters = tables["counters"]
-    mine = counters[(counters["metric"] == STAGES_OVERLAP) & counters["run"].isin(timed["run"])]
-    if mine.empty:
-        return ""
-    most = float(mine["value"].max())
-    return (
-        f"; two stages overlap by up to {most:.0f} ns, which the first one owns" if most else "; no two stages overlap"
-    )
+    mine = counters[counters["run"].isin(timed["run"])]
+    overlap, chain = (mine.loc[mine["metric"] == name, "value"] for name in (STAGES_OVERLAP, CHAIN))
+    if overlap.empty:
+        return 0.0, 0, ""
+    most, nodes = float(overlap.max()), chain.min(skipna=False)
+    if not most:
+        return 0.0, 0, "; no two stages overlap"
+    if nodes > 0:
+        error = f"by {most:.0f} ns, the error of these stamps, each interval is wider, that of gaps at each edge"
+        return most, int(chain.max()) - 1, f"; its graph is a chain, and stamps in it overlap: {error}"
+    graph = "that its graph is a chain is not known" if math.isnan(nodes) else "its graph is no chain"
+    return 0.0, 0, f"; two stages overlap by up to {most:.0f} ns, which the first one owns: {graph}"
 
 
 def main_account(

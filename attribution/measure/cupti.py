@@ -4,7 +4,8 @@ In: the profiler's trace of one eager execution, each step in a named range, and
 A kernel belongs to the range in which its launching call began, on the thread that opened it, by correlation id.  A replay is
 one such call; which step each of its kernels is, the eager execution says: a replay must hold the same kernels in the same
 order.  So names only verify.  Copies and fills in a replay count to the stage of the torch call that they lie beside or within.
-Every ns has one owner: where launches are stamped as at work at once, the one that began first.  How long is kept beside it.
+Every ns has one owner: where launches are stamped as at work at once, the one that began first.  How long is kept beside it:
+in a graph whose nodes are a chain, where no two can be, that is the error of the stamps; in another one it may be what happened.
 Misuse: gaps here are those of a graph whose nodes the profiler stamps; the profiler stays attached to its process, and these
 samples are taken in a worker of their own.
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attribution.errors import DataError
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from attribution.ingest.ingested import Ingested
+    from attribution.recording import Recording
+
 RULE = "launched_by_thread"
 TRACE = "cupti-trace.json"
 STAMPS_NS = 64.0
 """What two stamps cannot tell, ns: they come in steps of 32 ns on an H200, and each may be a step off."""
 OVERLAP = "stages-overlap"
-"""Flag of a sample in which two stages were at work at once for longer than STAMPS_NS: who owns that time is our choice."""
-STAGES_OVERLAP = "stages_overlap"
-"""Counter: the longest overlap of two stages in any sample of an arm, ns."""
+"""Flag of a sample in which two stages, of a graph not known for a chain, were at work at once for longer than STAMPS_NS: who
+owns that time is our choice."""
+STAGES_OVERLAP, CHAIN = "stages_overlap", "chain_nodes"
+"""Counters: the longest overlap of two stages (in a chain: of two launches) in any sample of an arm, ns; and the nodes of its
+graph where they are a chain, 0 where they are none, absent where that is not known."""
 
 
 class Step(NamedTuple):
@@ -50,7 +55,9 @@ class Row(NamedTuple):
     clock_mhz: float
     flags: str
     overlap_ns: float
-    """Of its replay: the longest that a launch was at work beside an earlier one of another stage; 0 for none."""
+    """Of its replay: the longest that a launch was stamped as at work beside an earlier one (of another stage, if no chain)."""
+    chain: int | None
+    """Of its graph: the counter CHAIN."""
 
 
 class _Kernel(NamedTuple):
@@ -74,25 +81,26 @@ def replay_range(sample: int) -> str:
     return f"attr replay={sample}"
 
 
-def rows(trace: Path, samples: int, steps: Sequence[Step]) -> list[Row]:
+def rows(trace: Ingested | Recording, samples: int, steps: Sequence[Step], chain: int | None) -> list[Row]:
     """Of every replay its stages, each what its kernels own of the timeline, and the operator, first begin to last end.
 
+    `chain`: nodes of the graph if they are a chain, else 0; not known (None) where replays hold another number of launches.
     Raises DataError for a launch that is missing or was not ours, and for a replay that is not the eager execution again.
     """
-    from attribution.ingest import kineto
     from attribution.ingest.ranges import owners
 
-    read = kineto.load(trace)
-    kernels, ranges = read.table("kernels"), read.table("ranges")
+    kernels, ranges = trace.table("kernels"), trace.table("ranges")
     mine = ranges[ranges["range_name"].astype(str).str.startswith("attr ")]
     place = mine.set_index("range")["range_name"].astype(str)
     kernels = kernels.assign(place=owners(kernels, mine, RULE)["range"].map(place).to_numpy())
     launched = list(_launched(kernels, steps))
-    replays = [_replay(kernels, read.table("copies"), sample) for sample in range(samples)]
+    replays = [_replay(kernels, trace.table("copies"), sample) for sample in range(samples)]
+    if chain and {len(replay) for replay in replays} != {chain}:
+        chain = None
     out = []
     for sample, replay in enumerate(replays):
         _check_same(sample, launched, replay, replays[0], steps)
-        out += _times(sample, replay.assign(stage=_stages(sample, launched, replay, steps)))
+        out += _times(sample, replay.assign(stage=_stages(sample, launched, replay, steps)), chain)
     return out
 
 
@@ -175,7 +183,7 @@ def _stages(
     return out
 
 
-def _times(sample: int, replay: pd.DataFrame) -> list[Row]:
+def _times(sample: int, replay: pd.DataFrame, chain: int | None) -> list[Row]:
     """Rows of one replay, with columns begin_ns, end_ns and stage, in order of begin."""
     import numpy as np
 
@@ -184,29 +192,34 @@ def _times(sample: int, replay: pd.DataFrame) -> list[Row]:
     reach = np.maximum.accumulate(np.concatenate([begin[:1], end]))
     owned = np.diff(reach) - np.maximum(begin - reach[:-1], 0)
     busy = {str(s): int(owned[names == s].sum()) for s in dict.fromkeys(names)}
-    overlap = float(_beside(begin, end, names))
-    flags = ",".join(["clock-unknown", *([OVERLAP] if overlap > STAMPS_NS else [])])
+    overlap = float(_beside(begin, end, np.arange(chain) if chain else names))
+    flags = ",".join(["clock-unknown", *([OVERLAP] if overlap > STAMPS_NS and not chain else [])])
     whole = {**busy, "operator": int(reach[-1] - begin[0])}
-    return [Row("cupti", stage, sample, float(ns), math.nan, flags, overlap) for stage, ns in whole.items()]
+    return [Row("cupti", stage, sample, float(ns), math.nan, flags, overlap, chain) for stage, ns in whole.items()]
 
 
-def _beside(begin: np.ndarray, end: np.ndarray, stages: np.ndarray) -> int:
-    """The longest that a launch was at work beside an earlier one of another stage, ns; in order of begin."""
+def _beside(begin: np.ndarray, end: np.ndarray, parts: np.ndarray) -> int:
+    """The longest that a launch was at work beside an earlier one of another part, ns; in order of begin."""
     import numpy as np
 
     at_once = np.minimum(end[:, None], end) - begin[:, None]
-    earlier = np.tri(len(begin), k=-1, dtype=bool) & (stages[:, None] != stages)
+    earlier = np.tri(len(begin), k=-1, dtype=bool) & (parts[:, None] != parts)
     return int(at_once.max(where=earlier, initial=0))
 
 
 def tables(rows: Sequence[Sequence[Any]], cache: str) -> dict[str, pd.DataFrame]:
-    """`times` of one arm and, as a row of `counters`, the largest overlap of its samples; without the column `run`."""
+    """`times` of one arm and, as rows of `counters`, STAGES_OVERLAP and CHAIN; without the column `run`."""
     import pandas as pd
 
     times = pd.DataFrame(rows, columns=list(Row._fields)).assign(cache=cache, clock="as-found")
-    overlap_ns = float(times.pop("overlap_ns").max())
-    counter = {
-        "scope": "cupti", "stage": "operator", "kernel_name": "", "launch": -1, "metric": STAGES_OVERLAP, "instance": "",
-        "unit": "ns", "state": "value" if overlap_ns else "zero", "value": overlap_ns, "pass_group": -1, "source": "cupti",
-    }  # fmt: skip
-    return {"times": times, "counters": pd.DataFrame([counter])}
+    overlap_ns, chain = float(times.pop("overlap_ns").max()), times.pop("chain").iloc[0]
+    read = {STAGES_OVERLAP: (overlap_ns, "ns"), CHAIN: (math.nan if chain is None else float(chain), "1")}
+    counters = [
+        {
+            "scope": "cupti", "stage": "operator", "kernel_name": "", "launch": -1, "metric": metric, "instance": "",
+            "unit": unit, "state": "absent" if math.isnan(value) else "value" if value else "zero", "value": value,
+            "pass_group": -1, "source": "cupti",
+        }
+        for metric, (value, unit) in read.items()
+    ]  # fmt: skip
+    return {"times": times, "counters": pd.DataFrame(counters)}

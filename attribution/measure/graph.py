@@ -44,6 +44,27 @@ class Graph:
         _checked(driver.cuGraphLaunch(self._instances[0], driver.CUstream(torch.cuda.current_stream().cuda_stream)))
 
 
+def chain_length(captured: Any) -> int | None:
+    """Nodes of a captured graph in which each waits for the whole one before it, so that no two may run at once; 0: it is none.
+
+    None where the driver does not say.
+    """
+    from cuda.bindings import driver
+
+    graph = driver.CUgraph(int(captured.raw_cuda_graph()))
+    try:
+        error, _, nodes = driver.cuGraphGetNodes(graph)
+        unknown, before, after, kinds, edges = driver.cuGraphGetEdges(graph, nodes)
+    except RuntimeError:  # a driver without that call
+        return None
+    if int(error) or int(unknown):
+        return None
+    # Of as many edges as a chain has no two begin, and no two end, in the same node.  Other kinds than 0 let work overlap.
+    ends = [{int(node) for node in side[:edges]} for side in (before, after)]
+    plain = not any(kind.type or kind.from_port for kind in kinds[:edges])
+    return int(nodes) if plain and edges == len(ends[0]) == len(ends[1]) == nodes - 1 else 0
+
+
 def _checked(result: Any) -> Any:
     """The value of a driver call.  Raises MeasureError."""
     error, *values = result

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attribution.launch import Launch
 from attribution.measure import cupti, ncu
 from attribution.measure.context import guarded
+from attribution.measure.graph import chain_length
 from attribution.plan import Plan
 
 if TYPE_CHECKING:
@@ -115,16 +116,19 @@ def cupti_rows(copies: Sequence[Prepared], samples: int, file: Path) -> list[cup
     """Rows of an arm in scope cupti, by way of a trace at `file`.  Raises DataError, MeasureError."""
     from torch.profiler import ProfilerActivity, profile
 
+    from attribution.ingest import kineto
+
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        guarded(lambda: _replayed(*copies, samples=samples))
+        chain = guarded(lambda: _replayed(*copies, samples=samples))
     profiler.export_chrome_trace(str(file))
-    rows = cupti.rows(file, samples, [cupti.Step(s.stage, isinstance(s, Launch)) for s in copies[0].operator.steps])
+    steps = [cupti.Step(s.stage, isinstance(s, Launch)) for s in copies[0].operator.steps]
+    rows = cupti.rows(kineto.load(file), samples, steps, chain)
     file.unlink()
     return rows
 
 
-def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> None:
-    """One eager execution, each step in a range, then replays of the operator's graph, each in one.
+def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> int | None:
+    """One eager execution, each step in a range, then replays of the operator's graph, each in one; its `chain_length`.
 
     torch replays it, by the runtime's call: of the driver's call that `Graph` makes, torch.profiler keeps no record.
     """
@@ -134,7 +138,7 @@ def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> None:
     for place in range(len(prepared.operator.steps)):
         with record_function(cupti.step_range(place)):
             prepared.run_step(place)
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
         prepared.run()
     prepared.poison()  # the eager execution left the right answer behind
@@ -144,6 +148,7 @@ def _replayed(prepared: Prepared, *others: Prepared, samples: int) -> None:
         with record_function(cupti.replay_range(sample)):
             graph.replay()
     torch.cuda.synchronize()
+    return chain_length(graph)
 
 
 PROFILES = {"ncu": under_ncu, "cupti": under_cupti}

@@ -43,7 +43,8 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         flags=(
             "category",
             "comma-separated: clock-limited, shared-gpu, host-bound (the card reached the sample before the host had enqueued all "
-            "of it), stages-overlap (two stages were at work at once, for longer than stamps cannot tell), ...; '' for none",
+            "of it), stages-overlap (two stages of a graph not known for a chain were at work at once, for longer than stamps "
+            "cannot tell), ...; '' for none",
         ),
     ),
     "counters": table(

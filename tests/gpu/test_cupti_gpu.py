@@ -50,9 +50,13 @@ def test_stages_and_operator_of_index_topk_are_of_one_replay(root: Path, tmp_pat
         assert (each["operator"] >= each[stages].sum(axis=1)).all()
         assert set(found["flags"]) == {"clock-unknown"}
     tables = {"runs": runs, "times": times, "counters": made.table("counters")}
+    counters = tables["counters"].astype({"metric": str})
+    base = runs.loc[runs["arm"] == "full", "run"]
+    chain = counters[(counters["metric"] == cupti.CHAIN) & counters["run"].isin(base)]
+    assert chain["value"].tolist() == [len(STAGES)]  # one launch each, one behind the other
     account = operator_account(tables, "full", "cupti", TICK_NS).set_index("item")
     assert account.loc["gaps", "verdict"] == "measured"
-    assert 0 < account.loc["gaps", "low_ns"] <= account.loc["gaps", "high_ns"] < account.loc["operator", "time_ns"] / 2
+    assert 0 < account.loc["gaps", "time_ns"] <= account.loc["gaps", "high_ns"] < account.loc["operator", "time_ns"] / 2
 
 
 def replayed(root: Path, folder: Path, *steps: Call) -> dict[str, list[float]]:
@@ -135,6 +139,7 @@ def test_planted_stages_side_by_side_are_flagged(root: Path, tmp_path: Path) -> 
     rows = cupti_rows([prepared], SAMPLES, tmp_path / "trace.json")
     assert len(rows) == SAMPLES * 3
     assert all(cupti.OVERLAP in row.flags and row.overlap_ns > cupti.STAMPS_NS for row in rows)
+    assert {row.chain for row in rows} == {0}
     each = pd.DataFrame(rows).pivot_table(index="sample", columns="stage", values="time_ns")
     assert (each["operator"] >= each["long"] + each["short"]).all()
     assert (each["short"] < each["long"] / 2).all()  # most of it lies beside the long one, whose time it is

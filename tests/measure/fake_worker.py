@@ -142,7 +142,7 @@ def under_cupti(
     """One sample of each arm."""
     arms = []
     for name, time_ns in (("vector", 900.0), ("scalar", 950.0)):
-        rows = [["cupti", stage, 0, time_ns, float("nan"), "", 32.0] for stage in ("main", "operator")]
+        rows = [["cupti", stage, 0, time_ns, float("nan"), "", 32.0, 0] for stage in ("main", "operator")]
         facts = {"question": "vector", "arm": name, "build": "b", "inputs": "i"}
         arms.append({**facts, "rows": rows, "checks": [["sums", name == "vector", "1 row differs"]]})
     return arms

@@ -13,6 +13,7 @@ import pytest
 
 from attribution.analyze.ledger import operator_account
 from attribution.errors import DataError
+from attribution.ingest import kineto
 from attribution.measure import cupti
 from attribution.tables import conform
 
@@ -80,8 +81,12 @@ def written(
     return path
 
 
-def read(path: Path, *what: Any, **more: Any) -> list[cupti.Row]:
-    return cupti.rows(written(path / "t.json", *what, **more), SAMPLES, STEPS)
+def rows_of(file: Path, chain: int | None = None) -> list[cupti.Row]:
+    return cupti.rows(kineto.load(file), SAMPLES, STEPS, chain)
+
+
+def read(path: Path, *what: Any, chain: int | None = None, **more: Any) -> list[cupti.Row]:
+    return rows_of(written(path / "t.json", *what, **more), chain)
 
 
 def faulty(fault: Sequence[Work]) -> list[Sequence[Work]]:
@@ -140,7 +145,7 @@ def test_planted_a_kernel_with_another_grid_is_another_kernel(tmp_path: Path) ->
     with pytest.raises(
         DataError, match=r"main \(grid 1,1,1, block 32,1,1\), and step 1 \(main\) launched main \(grid 4"
     ):
-        cupti.rows(file, SAMPLES, STEPS)
+        rows_of(file)
 
 
 def test_planted_an_eager_launch_without_a_record_or_too_many_are_errors(tmp_path: Path) -> None:
@@ -160,7 +165,7 @@ def test_planted_a_graph_launch_without_a_record_has_no_kernels(tmp_path: Path) 
     trace["traceEvents"] = [e for e in trace["traceEvents"] if e["name"] != "cudaGraphLaunch"]
     file.write_text(json.dumps(trace))
     with pytest.raises(DataError, match="kernel 0 of replay 0 is missing"):
-        cupti.rows(file, SAMPLES, STEPS)
+        rows_of(file)
 
 
 @pytest.mark.parametrize("at", [53.6, 58.2, 60.5], ids=["before its kernels", "among them", "behind them"])
@@ -219,15 +224,20 @@ def test_where_two_stages_are_at_work_at_once_the_time_is_the_first_ones(tmp_pat
     assert found.loc["operator", "time_ns"] == pytest.approx(found["time_ns"].iloc[:-1].sum())
     assert found.loc["gaps", "verdict"] == "measured"
     assert found.loc["gaps", "reason"].endswith(
-        "on one timeline; two stages overlap by up to 32 ns, which the first one owns"
+        "on one timeline; two stages overlap by up to 32 ns, which the first one owns: that its graph is a chain is not known"
     )
     assert accounted(read(tmp_path)).loc["gaps", "reason"].endswith("on one timeline; no two stages overlap")
 
 
-@pytest.mark.parametrize(("over_ns", "verdict"), [(64, "measured"), (65, "undecided"), (3000, "undecided")])
-def test_planted_an_overlap_blocks_from_what_stamps_can_tell_on(tmp_path: Path, over_ns: int, verdict: str) -> None:
+@pytest.mark.parametrize("chain", [0, None], ids=["no chain", "not known"])
+@pytest.mark.parametrize(
+    ("over_ns", "verdict"), [(64, "measured"), (65, "undecided"), (192, "undecided"), (3000, "undecided")]
+)
+def test_planted_an_overlap_blocks_from_what_stamps_can_tell_on(
+    tmp_path: Path, over_ns: int, verdict: str, chain: int | None
+) -> None:
     assert cupti.STAMPS_NS == 64
-    rows = read(tmp_path, overlapping(54.0 + over_ns / 1000))
+    rows = read(tmp_path, overlapping(54.0 + over_ns / 1000), chain=chain)
     blocked = verdict == "undecided"
     assert {r.sample for r in rows if cupti.OVERLAP in r.flags} == ({1} if blocked else set())
     found = accounted(rows)
@@ -235,6 +245,48 @@ def test_planted_an_overlap_blocks_from_what_stamps_can_tell_on(tmp_path: Path, 
     assert found.loc["gaps", "time_ns"] >= 1000
     assert f"two stages overlap by up to {over_ns} ns" in found.loc["gaps", "reason"]
     assert found.loc["gaps", "reason"].startswith("stages-overlap: 4 of 12 samples; ") == blocked
+    graph = "its graph is no chain" if chain == 0 else "that its graph is a chain is not known"
+    assert found.loc["gaps", "reason"].endswith(graph)
+
+
+CHAINED = (SCORES, MAIN, RADIX, ("gather", 58.5, 60.0))
+"""As work in a chain of four lies, one launch behind the other."""
+
+
+def test_an_overlap_in_a_chain_is_the_error_of_stamps_and_makes_intervals_wider(tmp_path: Path) -> None:
+    """Of two stages in the second of three replays, or of the two launches of one stage: nothing is flagged."""
+    before = accounted(read(tmp_path, [CHAINED] * SAMPLES, chain=4))
+    assert before.loc["gaps", "reason"].endswith("no two stages overlap")
+    for late in ((SCORES, ("main", 3.0, 54.192), *CHAINED[2:]), (SCORES, MAIN, ("radix", 54.0, 58.692), CHAINED[3])):
+        rows = read(tmp_path, [CHAINED, late, CHAINED], chain=4)
+        assert {row.flags for row in rows} == {"clock-unknown"}
+        assert max(row.overlap_ns for row in rows) == 192
+        counters = cupti.tables(rows, "warm")["counters"].set_index("metric")
+        assert counters.loc[["stages_overlap", "chain_nodes"], "value"].tolist() == [192, 4]
+        found = accounted(rows)
+        assert set(found["verdict"]) == {"measured"}
+        assert "its graph is a chain, and stamps in it overlap: by 192 ns, the error" in found.loc["gaps", "reason"]
+        same = found.loc["sample_scores"] - before.loc["sample_scores", ["time_ns", "low_ns", "high_ns"]]
+        assert same[["time_ns", "low_ns", "high_ns"]].tolist() == [0, -192, 192]
+        gaps = found.loc["gaps"]
+        assert gaps["high_ns"] - gaps["low_ns"] > 2 * 3 * 192  # a chain of four has three edges
+        assert found.loc["operator", "time_ns"] == pytest.approx(found["time_ns"].iloc[:-1].sum())
+
+
+@pytest.mark.parametrize(("chain", "state"), [(4, "value"), (0, "zero"), (None, "absent")])
+def test_whether_the_graph_is_a_chain_is_kept(tmp_path: Path, chain: int | None, state: str) -> None:
+    tables = cupti.tables(read(tmp_path, [CHAINED] * SAMPLES, chain=chain), "warm")
+    kept = tables["counters"].set_index("metric").loc["chain_nodes"]
+    assert kept["state"] == state
+    assert kept["value"] == chain or chain is None
+    assert not {"chain", "overlap_ns"} & set(tables["times"])
+
+
+def test_planted_a_chain_of_more_nodes_than_launches_is_not_known(tmp_path: Path) -> None:
+    """What the other nodes do is not seen, or one node launches several: what runs beside what is not told by their edges."""
+    rows = read(tmp_path, overlapping(54.192), chain=3)
+    assert {row.chain for row in rows} == {None}
+    assert {r.sample for r in rows if cupti.OVERLAP in r.flags} == {1}
 
 
 def test_planted_a_stage_that_lies_within_another_one_has_no_time_and_is_flagged(tmp_path: Path) -> None:

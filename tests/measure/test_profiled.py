@@ -112,6 +112,9 @@ def under_cupti(log: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, c
     """One arm under a profiler that only writes into the log."""
 
     class Graph:
+        def __init__(self, keep_graph: bool) -> None:
+            assert keep_graph
+
         def replay(self) -> None:
             log.append("replay")
 
@@ -127,7 +130,7 @@ def under_cupti(log: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, c
             log.append("]")
 
         def export_chrome_trace(self, file: str) -> None:
-            Path(file).write_text("")
+            Path(file).write_text('{"traceEvents": []}')
 
     profiler: Any = ModuleType("torch.profiler")
     profiler.ProfilerActivity = SimpleNamespace(CPU=0, CUDA=1)
@@ -135,10 +138,11 @@ def under_cupti(log: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, c
     cuda: Any = sys.modules["torch"].cuda
     cuda.CUDAGraph, cuda.graph = Graph, lambda graph: Within("capture")
     monkeypatch.setitem(sys.modules, "torch.profiler", profiler)
-    seen = lambda file, samples, steps: [samples, *steps]  # noqa: E731
+    seen = lambda trace, samples, steps, chain: [samples, *steps, chain]  # noqa: E731
     monkeypatch.setattr(profiled.cupti, "rows", seen)
+    monkeypatch.setattr(profiled, "chain_length", lambda graph: isinstance(graph, Graph) and 3)
     arms = profiled.under_cupti(*asked(log, copies), Options(samples=2), folder, lambda *_, **__: None, 0)
-    assert arms[0]["rows"] == [2, ("prepare", True), ("main", True), ("merge", True)]
+    assert arms[0]["rows"] == [2, ("prepare", True), ("main", True), ("merge", True), 3]
     assert list(folder.iterdir()) == []
 
 

@@ -348,4 +348,6 @@ def test_cupti_runs_in_a_worker_of_its_own_and_a_wrong_output_there_is_a_failed_
     counters = made.table("counters").astype({"metric": str, "state": str, "scope": str})
     overlap = counters[counters["metric"] == "stages_overlap"].set_index("run").loc[mine.index]
     assert overlap[["scope", "state", "value"]].values.tolist() == [["cupti", "value", 32.0]] * 2
+    chain = counters[counters["metric"] == "chain_nodes"].set_index("run").loc[mine.index]
+    assert chain["state"].tolist() == ["zero"] * 2
     assert made.manifest["measuring"]["skipped"] == []
