@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attribution.analyze.pairing import scoped
+from attribution.build import build
 from attribution.load import load_kernel, load_variants
 from attribution.measure import watch
 from attribution.measure.cuda import CudaMachine
 from attribution.measure.jobfile import Options
 from attribution.measure.memory import SharedMemory
 from attribution.measure.probe import Gpu, find
-from attribution.plan import Arm, Overrides, Plan, plan
+from attribution.measure.runs import planned_runs
+from attribution.plan import Arm, Overrides, Plan, json_text, plan
 from attribution.recording import Recording
 
 GPU = find()
 pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
 
 
-def planned(root: Path, name: str, names: list[str], shape: dict[str, int], rounds: int) -> Plan:
+def planned(root: Path, names: list[str], q: int) -> Plan:
+    """Of index_topk, its builds in the cache already: one after another they take minutes."""
     assert isinstance(GPU, Gpu)
-    kernel = load_kernel(root, name)
-    return plan(
-        kernel,
-        load_variants(root, kernel),
-        names,
-        Overrides(shape, {}, {"sms": GPU.sms, "ctas": GPU.sms}, rounds=rounds),
-    )
+    kernel, knobs = load_kernel(root, "index_topk"), {"sms": GPU.sms, "ctas": GPU.sms}
+    asked = plan(kernel, load_variants(root, kernel), names, Overrides({"q": q, "n": 8192}, {}, knobs, rounds=2))
+    flags = {json_text(run.arm.flags): run.arm.flags for run in planned_runs(asked, 1)}
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda one: build(kernel, one), flags.values()))
+    return asked
 
 
 def test_only_torch_empty_on_the_gpu_is_shared() -> None:
@@ -57,7 +60,7 @@ def test_only_torch_empty_on_the_gpu_is_shared() -> None:
 
 
 def machine(root: Path, options: Options) -> tuple[CudaMachine, list[Arm], Any]:
-    asked = planned(root, "index_topk", ["serial", "no_spill"], {"q": 132, "n": 8192}, 2)
+    asked = planned(root, ["serial", "no_spill"], 132)
     made = CudaMachine(load_kernel(root, "index_topk"), asked, options, lambda *_, **__: None)
     return made, list(asked.questions[0].arms), made.case(1)
 
@@ -86,9 +89,7 @@ def test_copies_for_a_cold_cache_have_memory_of_their_own(root: Path) -> None:
 def test_every_arm_is_checked_on_what_it_left_itself(root: Path, tmp_path: Path) -> None:
     """Arms of other sizes and layouts, an unfused one among them, in one memory."""
     kernel = load_kernel(root, "index_topk")
-    asked = planned(
-        root, "index_topk", ["serial", "shared", "block_q_1", "unfused", "score_only"], {"q": 133, "n": 8192}, 2
-    )
+    asked = planned(root, ["serial", "shared", "block_q_1", "unfused", "score_only"], 133)
     options = Options(scopes=("event", "graph"), traced_rounds=1, timeout_s=60.0)
     made: Recording = watch.execute(
         asked, kernel, load_variants(root, kernel), tmp_path / "a", lambda *_: None, options
