@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def explain(
     metric: Annotated[str, typer.Argument(help="A ratio metric; with --regions one that is counted per instruction.")],
-    path: Annotated[Path, typer.Argument(help="A recording, or ingested files.")],
+    path: Annotated[Path, typer.Argument(help="A recording, or ingested files; with --regions a profiler's file too.")],
     second: Annotated[
         Path | None, typer.Argument(help="Another ingested recording to compare with, instead of --arm.")
     ] = None,
@@ -54,10 +54,10 @@ def explain(
     Ratios are ratios of sums. Counters of different passes on a data-dependent kernel are refused.
     """
 
-    recording = open_point(path, point)
     if regions or region:
-        _regions(recording, metric, region or [], kernel_name, launch or [], json)
+        _regions(_pcs(path, point), metric, region or [], kernel_name, launch or [], json)
         return
+    recording = open_point(path, point)
     if (numerator is None) != (denominator is None):
         raise InputError("--numerator and --denominator go together: give both or neither")
     from attribution.analyze.denominators import explain as split
@@ -131,8 +131,19 @@ def _metrics(recording: Recording, kernel_name: str | None) -> pd.DataFrame:
     return table
 
 
+def _pcs(path: Path, point: str | None) -> pd.DataFrame:
+    """Counts per instruction of a recording, or of a profiler's file as it is.  Raises InputError, DataError."""
+    if not path.is_file():
+        return open_point(path, point).table("pcs")
+    from attribution.ingest.read import read
+
+    if point is not None:
+        raise InputError(f"--point {point}: {path.name} is a profiler's file, which has no points")
+    return read(path).table("pcs")
+
+
 def _regions(
-    recording: Recording, metric: str, texts: list[str], kernel_name: str | None, launches: list[int], json: bool
+    pcs: pd.DataFrame, metric: str, texts: list[str], kernel_name: str | None, launches: list[int], json: bool
 ) -> None:
     from attribution.analyze.regions import by_region, parse
 
@@ -140,7 +151,6 @@ def _regions(
         raise InputError(
             f"--launch was given {len(launches)} times: counts by region are of one launch, or of all added up"
         )
-    pcs = recording.table("pcs")
     found = by_region(pcs, [parse(t) for t in texts], metric, kernel_name, launches[0] if launches else None)
     rows = records(found)
     if json:

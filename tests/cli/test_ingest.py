@@ -93,7 +93,12 @@ def test_executed_instructions_by_region_and_role_are_one_command(
     assert {rows[name.split("@")[0]]["role"] for name in regions} == {"sum"}
     assert len(rows) == 3  # the rest of the file is a row too
     explain.explain("inst_executed", tmp_path / "rec", region=regions, launch=[0])
-    assert "inst_executed by source region, launch 0" in capsys.readouterr().out
+    kept = capsys.readouterr().out
+    assert "inst_executed by source region, launch 0" in kept
+    explain.explain("inst_executed", REPORT, region=regions, launch=[0])
+    assert capsys.readouterr().out == kept  # of the report itself, without a recording of it
+    with pytest.raises(InputError, match="--point q=1: hello-h200.ncu-rep is a profiler's file"):
+        explain.explain("inst_executed", REPORT, region=regions, point="q=1")
     with pytest.raises(InputError, match="no counted instruction in other.cu"):
         explain.explain("inst_executed", tmp_path / "rec", region=["x=other.cu"])
     with pytest.raises(DataError, match="both have line 18"):
