@@ -134,8 +134,9 @@ def _stamps(tables: Mapping[str, pd.DataFrame], timed: pd.DataFrame) -> tuple[fl
     if not most:
         return 0.0, 0, "; no two stages overlap"
     if nodes > 0:
-        error = f"by {most:.0f} ns, the error of these stamps, each interval is wider, that of gaps at each edge"
-        return most, int(chain.max()) - 1, f"; its graph is a chain, and stamps in it overlap: {error}"
+        edges = int(chain.max()) - 1
+        error = f"their error, by which each interval is wider, that of gaps for each of {edges} edges"
+        return most, edges, f"; its graph is a chain, in which stamps overlap by up to {most:.0f} ns: {error}"
     graph = "that its graph is a chain is not known" if math.isnan(nodes) else "its graph is no chain"
     return 0.0, 0, f"; two stages overlap by up to {most:.0f} ns, which the first one owns: {graph}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -35,13 +34,6 @@ def listed(folder: Path, text: str) -> None:
 
 def test_the_shipped_list_can_be_read() -> None:
     read_list(SHIPPED.parent / LIST)
-
-
-def test_times_of_cupti_from_before_it_replayed_are_void_and_no_others() -> None:
-    before = SimpleNamespace(path=SHIPPED, manifest={"protocol": 2})
-    assert "union of its kernels" in void_reasons(before, "cupti")[0]  # type: ignore[arg-type]
-    assert void_reasons(before, "event") == void_reasons(before) == []  # type: ignore[arg-type]
-    assert void_reasons(SimpleNamespace(path=SHIPPED, manifest={"protocol": 3}), "cupti") == []  # type: ignore[arg-type]
 
 
 def test_unlisted_it_is_believed(copy: Path) -> None:
