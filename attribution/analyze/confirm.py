@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attribution.analyze import believable, lastsm, ledger, roofline, spans, tails, tiles, witness
 from attribution.analyze.clock import in_cycles
+from attribution.analyze.in_part import in_part
 from attribution.analyze.interventions import rounds_of, tail_law
 from attribution.analyze.ladder import paired
 from attribution.analyze.traced import events_of, traced_runs
@@ -40,11 +41,14 @@ class Where:
 
 
 def accounts(recording: Recording, base: str, arm: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`lastsm.account` and `lastsm.tail_parts` of all traced runs of an arm, with `round` and `clock_mhz`; empty without a trace.
+    """`lastsm.account` and `lastsm.tail_parts` of all traced runs of an arm, with `round` and `clock_mhz`.
+
+    Empty where no run has a trace of all its CTAs.
 
     Raises DataError for a trace that lost records, or whose SM labels contradict each other.
     """
     mine = traced_runs(recording, base, arm)
+    mine = mine[~mine["run"].isin(in_part(recording).index)]
     if mine.empty:
         return pd.DataFrame(), pd.DataFrame()
     events, lanes, rows = (t[t["run"].isin(mine["run"])] for t in map(recording.table, ("events", "lanes", "rows")))

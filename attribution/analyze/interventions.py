@@ -18,6 +18,7 @@ import pandas as pd
 
 from attribution.analyze import law
 from attribution.analyze.clock import at_clock_of
+from attribution.analyze.in_part import rows_of_whole_traces
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.pairing import scopes
 from attribution.analyze.stats import intervals
@@ -122,7 +123,7 @@ def _quantities(recording: Recording, runs: pd.DataFrame, base: str, arm: str) -
     flags, knobs = (json.loads(str(mine[c].iloc[0])) for c in ("flags", "knobs"))
     machine = recording.manifest["machine"]
     sms = int(knobs["sms"] if machine["kind"] == "host" else machine["sms"])
-    rows = recording.table("rows")
+    rows = rows_of_whole_traces(recording)
     rows = rows[rows["run"].isin(traced_runs(recording, base, arm)["run"])]
     per_batch, ctas = flags.get("BLOCK_Q", math.nan), knobs.get("ctas", math.nan)
     if machine["kind"] != "host" and flags.get("SCHEDULE") == SHARES and not math.isnan(ctas):

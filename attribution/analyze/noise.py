@@ -20,6 +20,7 @@ from attribution.analyze.carry_over import BESIDE
 from attribution.analyze.equal_clock import equal_clock
 from attribution.analyze.pairing import pair_rounds, scoped, scopes
 from attribution.analyze.verdict import decide
+from attribution.declare import nearest
 from attribution.errors import InputError
 from attribution.order import williams
 from attribution.plan import NULL
@@ -154,10 +155,15 @@ def noise(
                 f"{recording.path.name} has no time of stage {' or '.join(STAGES)}, which noise is asked of; "
                 f"it has: {', '.join(sorted(stages))}"
             )
-        size = rounds or min(block_rounds(len(q["arms"])) for q in recording.manifest["plan"]["questions"])
+        questions = recording.manifest["plan"]["questions"]
+        if arm not in (
+            known := sorted({a["name"] for q in questions for a in q["arms"]} - {q["base"] for q in questions})
+        ):
+            raise InputError(f"{recording.path.name}: no arm {arm}{nearest(arm, known)}; there are: {', '.join(known)}")
+        size = rounds or min(block_rounds(len(q["arms"])) for q in questions)
         raise InputError(
             f"{recording.path.name}: arm {arm} has no block of {size} rounds that its base finished as well, of the "
-            f"{recording.manifest['plan']['rounds']} rounds that were planned"
+            f"{recording.manifest['plan']['rounds']} rounds that were planned; --rounds makes other blocks"
         )
     return pd.DataFrame(found)
 

@@ -58,6 +58,8 @@ def at(recording: Recording, name: str | None) -> Recording:
         raise InputError(
             f"{recording.path.name} holds {len(known)} points; choose one with --point: {'; '.join(known)}"
         )
+    if recording.manifest["kind"] != "run":
+        raise InputError(f"--point {name}: {recording.path.name} holds ingested files, which have no points")
     asked = [_sizes(one) for one in known]
     if _sizes(name) not in asked:
         raise InputError(f"--point {name}: {recording.path.name} has {'; '.join(known)}")

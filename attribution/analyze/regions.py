@@ -60,9 +60,8 @@ def by_region(
     mine = pcs[pcs["metric"].astype(str) == metric]
     if mine.empty:
         known = sorted(set(pcs["metric"].astype(str)))
-        raise InputError(
-            f"metric {metric!r} has no counts per instruction{nearest(metric, known)}; there are: {', '.join(known) or 'none'}"
-        )
+        hint = f"there are: {', '.join(known)}" if known else "a report of Nsight Compute with source counters has them"
+        raise InputError(f"metric {metric!r} has no counts per instruction{nearest(metric, known)}; {hint}")
     names = sorted(set(mine["kernel_name"].astype(str)))
     if kernel is not None:
         mine = mine[mine["kernel_name"].astype(str) == kernel]

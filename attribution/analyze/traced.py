@@ -15,6 +15,7 @@ import pandas as pd
 
 from attribution.analyze import believable, overlap, spans, tails
 from attribution.analyze.active import processing
+from attribution.analyze.in_part import in_part
 from attribution.declare import Event, nearest
 from attribution.errors import DataError, InputError
 from attribution.measured import TRACED, first_axis
@@ -27,7 +28,10 @@ HOST_SCOPE = "host-virtual"
 
 @dataclass(frozen=True)
 class Trace:
-    """One traced run: `spans`, `per_sm` and `roles` are the frames of `analyze.spans`, `.tails` and `.overlap`."""
+    """One traced run: `spans`, `per_sm` and `roles` are the frames of `analyze.spans`, `.tails` and `.overlap`.
+
+    left_out: the sentence that says which CTAs were not traced, and `per_sm` is empty then; "" where all were.
+    """
 
     arm: str
     run: int
@@ -36,6 +40,7 @@ class Trace:
     per_sm: pd.DataFrame
     roles: pd.DataFrame
     unpaired: pd.DataFrame
+    left_out: str = ""
 
     def sm_rows(self) -> list[dict[str, Any]]:
         """One mapping an SM."""
@@ -84,19 +89,32 @@ def traced(recording: Recording, arm: str | None = None, run: int | None = None)
     sms = _sms(recording, json.loads(row["knobs"]))
     roles, declared = events_of(recording, row["kernel"])
     mine = {n: t[t["run"] == number] for n, t in (("events", events), ("lanes", recording.table("lanes")))}
+    left_out = _left_out(recording, number)
     rows = recording.table("rows")
     rows = rows[rows["run"] == number]
     spans.check_complete(mine["lanes"], roles)
     found = spans.spans(mine["events"], mine["lanes"], roles, declared)
     active = processing(found)
+    per_sm = tails.per_sm(found, rows, sms, active)
     return Trace(
         row["arm"],
         number,
         sms,
         found,
-        tails.per_sm(found, rows, sms, active),
+        per_sm.iloc[:0] if left_out else per_sm,
         overlap.roles(found, active),
         spans.unpaired(mine["events"], roles, declared),
+        left_out,
+    )
+
+
+def _left_out(recording: Recording, run: int) -> str:
+    found = in_part(recording)
+    if run not in found.index:
+        return ""
+    return (
+        f"Only {found['traced'][run]} of {found['ctas'][run]} CTAs were traced: all here is of these; which SM finishes last "
+        "and how many rows one has is not known."
     )
 
 

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from attribution.analyze.contrast import contrasts
+from attribution.analyze.in_part import rows_of_whole_traces
 from attribution.analyze.traced import check_traces
 from attribution.analyze.verdict import MARGIN, stated_for
 from attribution.claim.unreached import unreached
-from attribution.claim.void import voided
+from attribution.claim.void import void_lines, voided
 from attribution.errors import InputError
 from attribution.measured import TRACED
 from attribution.plan import NULL
@@ -106,7 +107,7 @@ def _asked(recording: Recording) -> dict[tuple[str, str], dict[str, Any]]:
 
 def busiest_rows(recording: Recording) -> dict[str, float]:
     """Arm -> rows of output on the busiest SM of its first traced run, or of that of its traced build."""
-    rows = recording.table("rows")
+    rows = rows_of_whole_traces(recording)
     if rows.empty:
         return {}
     arms = recording.table("runs").set_index("run")["arm"]
@@ -116,8 +117,12 @@ def busiest_rows(recording: Recording) -> dict[str, float]:
     return {str(k): float(v) for k, v in first.groupby(["arm", "sm"])["rows"].sum().groupby("arm").max().items()}
 
 
-def scope_sentence(recording: Recording) -> str:
-    """One line that says what the times are and what they are not."""
+def scope_sentence(recording: Recording, *scopes: str | None) -> str:
+    """A line that says what the times are and what they are not; before it one for each of `scopes` that is void."""
+    return "\n".join([*void_lines(recording, [scope for scope in scopes if scope]), _machine_sentence(recording)])
+
+
+def _machine_sentence(recording: Recording) -> str:
     machine = recording.manifest["machine"]
     if machine["kind"] == "host" and "prefill" in recording.manifest:
         return "CPU time of torch on one thread: it shows how the account works and says nothing about a GPU's speed."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +76,12 @@ def void_reasons(recording: Recording, scope: str = "") -> list[str]:
     folders = dict.fromkeys((shipped_root() / "traces", recording.path.resolve().parent))
     entries = [entry for folder in folders for entry in read_list(folder / LIST)]
     return [e.reason for e in entries if e.names(stated, recording.manifest["protocol"], scope)]
+
+
+def void_lines(recording: Recording, scopes: Iterable[str]) -> list[str]:
+    """A line for each of these scopes (instrument, or instrument/cache/clock) whose times support no claim.  Raises DataError."""
+    reasons = {scope: "; ".join(void_reasons(recording, scope.split("/")[0])) for scope in scopes}
+    return [f"void: {scope}: {reason}" for scope, reason in reasons.items() if reason]
 
 
 def voided(found: pd.DataFrame, recording: Recording) -> pd.DataFrame:

@@ -117,4 +117,6 @@ def _rate(row: dict[str, Any]) -> str:
 
 def _each(row: dict[str, Any]) -> str:
     value, low, high = (row[f"per_failure{end}_ns"] / 1e3 for end in ("", "_low", "_high"))
-    return "-" if value != value else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    if value != value:
+        return "-"
+    return f"{value:.2f}" if low != low else f"{value:.2f} [{low:.2f}, {high:.2f}]"

@@ -160,7 +160,10 @@ def _regions(
     folder = "".join(parts[0] + "/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
     for row in rows:
         row |= {"share": f"{row['share']:.1%}", **{k: str(row[k]).replace(folder, "", 1) for k in ("region", "file")}}
-    added = pcs["launch"].nunique()
+    here = pcs[pcs["metric"].astype(str) == metric]
+    added = here.loc[
+        here["kernel_name"].astype(str) == (kernel_name or here["kernel_name"].iloc[0]), "launch"
+    ].nunique()
     where = f"launch {launches[0]}" if launches else f"{added} launches added up"
     print(f"{metric} by source region, {where}: {found['value'].sum():.6g} {found['unit'].iloc[0]} in all")
     heads = ("region", "role", "share", "value", "instructions", "file")

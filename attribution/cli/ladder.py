@@ -65,7 +65,7 @@ def ladder(
             print(
                 f"    {pair['off']}: {alone:.3f} ms alone, {changed:.3f} ms with {pair['variant']}; interaction {_term(pair)} ms"
             )
-    print(f"\n{scope_sentence(recording)}")
+    print(f"\n{scope_sentence(recording, label)}")
 
 
 def _of(recording: Recording, top: str, stage: str, scope: str | None) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _side_by_side(whole: Recording, at: dict[str, Recording], where: tuple[str, 
             rows.setdefault(arm["arm"] + of, {})[name] = short_ratio(arm)
     _print(rows, "arm", at)
     print("\n? undecided: `--point` says why.  Points were measured one after another, and are no pairs.")
-    print(scope_sentence(whole))
+    print(scope_sentence(whole, first["scope"]))
 
 
 def _print(rows: dict[str, dict[str, str]], head: str, points: Iterable[str]) -> None:

@@ -59,7 +59,7 @@ def ledger(
         print_json({"base": top, "scope": found.scope, **{p: records(getattr(found, p)) for p in parts}})
         return
     _print(found)
-    print(f"\n{scope_sentence(recording)}")
+    print(f"\n{scope_sentence(recording, found.scope)}")
     if plot is not None:
         print(f"figure: {plot}")
 

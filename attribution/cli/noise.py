@@ -62,6 +62,7 @@ def noise(
 
     from attribution.analyze import noise as blocks
     from attribution.analyze.carry_over import carry_over, unbalanced
+    from attribution.claim.void import void_lines
 
     recordings = open_each(paths)
     effects = [carry_over(one).assign(recording=one.path.name) for one in recordings] if order else []
@@ -84,6 +85,9 @@ def noise(
     print(
         f"{called} of {total} blocks called faster or slower; effect: {', '.join(f'{e:.2%}' for e in planted_effects)}"
     )
+    for one in recordings:
+        for line in void_lines(one, dict.fromkeys(found.loc[found["recording"] == one.path.name, "scope"])):
+            print(f"{one.path.name}: {line}")
     for row in shown if planted else []:
         print(_whole(row))
     for row in placed:

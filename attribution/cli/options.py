@@ -66,10 +66,13 @@ def open_named(path: Path, traces: Path | None = None) -> Recording:
 
 
 def open_each(paths: Sequence[Path], traces: Path | None = None) -> list[Recording]:
-    """As `open_named`, of several recordings, none of them twice.  Raises InputError, DataError."""
+    """As `open_named`, of several measured recordings, none of them twice.  Raises InputError, DataError."""
     from attribution.recording import each_once
 
     recordings = [open_named(path, traces) for path in paths]
+    for one in recordings:
+        if one.manifest["kind"] != "run":
+            raise InputError(f"{one.path} holds ingested files, not measured arms: use `attr show`")
     each_once(recordings)
     return recordings
 

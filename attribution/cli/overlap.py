@@ -52,6 +52,8 @@ def overlap(
             }
         )
         return
+    if trace.left_out:
+        print(f"{trace.left_out}\n")
     print(f"Roles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
     heads = {k: k.removesuffix("_ns").replace("_", " ") for k in roles[0]}
     print_rows([{k: v / 1e6 if k.endswith("_ns") else v for k, v in r.items()} for r in roles], heads)
@@ -61,7 +63,8 @@ def overlap(
         "busy fraction = processing / (processing + wait ready): a role that is seldom busy has slack.  Not known where no wait\n"
         "for data was traced (TRACE = 1 leaves out those for single tiles): they count as processing."
     )
-    print(f"\nCritical path on SM {way['sm'].iloc[0]}, which finishes last: {len(way)} stretches")
+    whose = "which finishes last" if not trace.left_out else "the last of these to finish"
+    print(f"\nCritical path on SM {way['sm'].iloc[0]}, {whose}: {len(way)} stretches")
     rows = [
         {"role": s["role"], "kind": s["kind"], "ms": s["time_ns"] / 1e6, "share": f"{s['share']:.1%}"} for s in sums
     ]

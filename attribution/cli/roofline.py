@@ -68,7 +68,8 @@ def roofline(
     )
     if (ridge := rows[0]["dram_ridge"]) == ridge:
         print(f"By the data sheet, memory binds below {ridge:.0f} FLOP/B of DRAM.")
-    for sentence in dict.fromkeys(scope_sentence(recording) for recording in opened):
+    used = dict.fromkeys(str(row["scope"]) for row in rows)
+    for sentence in dict.fromkeys(scope_sentence(recording, *used) for recording in opened):
         print(sentence)
 
 
@@ -80,12 +81,15 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         counted = row[f"{name}_intensity_counted"]
         return f"{row[f'{name}_intensity']:.0f}; " + ("-" if counted != counted else f"{counted:.0f}")
 
-    step = f"{row['step']:.4f} [{row['step_low']:.4f}, {row['step_high']:.4f}]"
+    def interval(name: str, digits: int) -> str:
+        value, low, high = (f"{row[name + end]:.{digits}f}" for end in ("", "_low", "_high"))
+        return value if low == "nan" else f"{value} [{low}, {high}]"
+
     return {
         **row, "ms": f"{row['time_ns'] / 1e6:.3f}",
-        "rate": f"{row['tflops']:.1f} [{row['tflops_low']:.1f}, {row['tflops_high']:.1f}]",
+        "rate": interval("tflops", 1),
         "practical": share(row["practical_share"]), "spec": share(row["spec_share"]),
         "l2": both("l2"), "dram": both("dram"),
         "executed": "-" if row["matrix_overhead"] != row["matrix_overhead"] else f"{row['matrix_overhead']:.3f}",
-        "step": "-" if row["step"] != row["step"] else step,
+        "step": "-" if row["step"] != row["step"] else interval("step", 4),
     }  # fmt: skip

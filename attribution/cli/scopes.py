@@ -61,8 +61,5 @@ def scopes(
         return
     keys = ("time_ns", "low_ns", "high_ns")
     print_rows([{**r, **{k: round(r[k] / 1e6, 4) for k in keys}} for r in records(found)], HEADS)
-    for scope, reason in dict(zip(found["scope"], void, strict=True)).items():
-        if reason:
-            print(f"void: {scope}: {reason}")
     print("Values of two scopes are never subtracted or divided: they do not include the same.")
-    print(scope_sentence(recording))
+    print(scope_sentence(recording, *found["scope"].unique()))

@@ -70,17 +70,20 @@ def show(
 
 def _print_trace(trace: Trace) -> None:
     sms = [{**row, "busy_ns": row["busy_ns"] / 1e6, "finish_ns": row["finish_ns"] / 1e6} for row in trace.sm_rows()]
-    print(f"\nSMs of {trace.arm}, run {trace.run}")
-    print_rows(
-        sms,
-        {
-            "sm": "SM",
-            "ctas": "CTAs",
-            "rows": "rows",
-            "busy_ns": "busy, ms",
-            "finish_ns": "finish, ms",
-        },
-    )
+    if trace.left_out:
+        print(f"\n{trace.left_out}")
+    else:
+        print(f"\nSMs of {trace.arm}, run {trace.run}")
+        print_rows(
+            sms,
+            {
+                "sm": "SM",
+                "ctas": "CTAs",
+                "rows": "rows",
+                "busy_ns": "busy, ms",
+                "finish_ns": "finish, ms",
+            },
+        )
     print(f"\nRoles of {trace.arm}, run {trace.run}: sums over its CTAs, ms")
     columns = {k: k.removesuffix("_ns").replace("_", " ") for k in trace.role_rows()[0]}
     rows = [{k: v / 1e6 if k.endswith("_ns") else v for k, v in row.items()} for row in trace.role_rows()]

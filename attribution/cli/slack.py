@@ -99,4 +99,4 @@ def slack(
             f"{numbers['predicted_high']} %, measured {numbers['measured']} % [{numbers['measured_low']}, "
             f"{numbers['measured_high']}]: {tested['verdict']}"
         )
-    print(f"\n{scope_sentence(recording)}")
+    print(f"\n{scope_sentence(recording, label)}")

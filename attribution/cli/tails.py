@@ -40,7 +40,7 @@ def tails(
     top = moved.check_known(recording, base)
     trace = traced(recording, arm or top) if arm or len(traced_runs(recording, top, top)) else None
     sms = trace.sm_rows() if trace else []
-    whole = records(summary(trace.per_sm))[0] if trace else {}
+    whole = records(summary(trace.per_sm))[0] if trace and not trace.left_out else {}
     label = moved.choose_scope(recording.table("times"), scope)
     found = moved.interventions(recording, top, intervention or (), scope=label)
     table, rivals, refused, apart = records(found.table), [], "", records(found.apart)
@@ -63,7 +63,9 @@ def tails(
             }
         )
         return
-    if trace:
+    if trace and trace.left_out:
+        print(trace.left_out)
+    elif trace:
         _print_sms(trace.arm, trace.run, sms, whole)
     print(f"\nInterventions of {top} ({found.rounds.scope}, {len(found.rounds.rounds)} paired rounds)")
     print_rows(
@@ -78,7 +80,7 @@ def tails(
     else:
         _print_law(rivals)
         _print_apart(apart)
-    print(f"\n{scope_sentence(recording)}")
+    print(f"\n{scope_sentence(recording, found.rounds.scope)}")
 
 
 def _print_sms(arm: str, run: int, sms: list[dict[str, Any]], whole: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def versus(
             f"\nFusing saves at most the score matrix: {bound.arm} wrote {bound.written_byte / 1e9:.3f} GB; writing and reading "
             f"that at the {bound.copy_byte_per_s / 1e12:.2f} TB/s of a copy takes {bound.bound_ns / 1e6:.3f} ms, {share} of it"
         )
-    print(f"\n{scope_sentence(recording)}")
+    print(f"\n{scope_sentence(recording, label)}")
     if plot is not None:
         print(f"figure: {plot}")
 

@@ -6,12 +6,14 @@ Misuse: no pyplot here, so nothing is left open; a figure shows one arm's trace 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attribution.analyze.lastsm import on_last_sm
 from attribution.errors import InputError
 from attribution.show.whole import whole_file
 
@@ -36,13 +38,17 @@ def recording_figure(answers: Sequence[Mapping[str, Any]], trace: Trace | None) 
     """Ratios on top; below, where there is a trace, rows and finish per SM and a timeline."""
     from matplotlib.figure import Figure
 
-    heights = [0.45 * len(answers) + 1.0] + ([2.4, 2.6] if trace else [])
+    below: list[tuple[float, Callable[[Axes], None]]] = []
+    if trace and not trace.left_out:
+        below.append((2.4, partial(draw_sms, trace=trace)))
+    if trace:
+        below.append((2.6, partial(draw_timeline, trace=trace)))
+    heights = [0.45 * len(answers) + 1.0, *(height for height, _ in below)]
     figure = Figure(figsize=(9, sum(heights) + 0.6), layout="constrained")
     axes = np.atleast_1d(figure.subplots(len(heights), 1, height_ratios=heights))
     draw_answers(axes[0], answers)
-    if trace:
-        draw_sms(axes[1], trace)
-        draw_timeline(axes[2], trace)
+    for under, (_, draw) in zip(axes[1:], below, strict=True):
+        draw(under)
     return figure
 
 
@@ -93,8 +99,7 @@ def draw_sms(axes: Axes, trace: Trace) -> None:
 
 def draw_timeline(axes: Axes, trace: Trace, ctas: int = 4) -> None:
     """Work (full colour) and waits (pale) of the roles of the CTAs on the SM that finishes last."""
-    busiest = trace.per_sm["sm"].iloc[int(trace.per_sm["finish_ns"].to_numpy().argmax())]
-    spans = trace.spans[trace.spans["sm"] == busiest]
+    spans = on_last_sm(trace.spans)
     chosen = spans.groupby("cta")["begin_ns"].min().sort_values().index[:ctas]
     roles = list(spans["role"].cat.categories)
     lanes = [(cta, role) for cta in chosen for role in roles]
@@ -115,7 +120,8 @@ def draw_timeline(axes: Axes, trace: Trace, ctas: int = 4) -> None:
     axes.set_yticks(range(len(lanes)), [f"CTA {cta} {role}" for cta, role in lanes], fontsize=8)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.set_xlabel("ms from the start of the stage")
-    axes.set_title(f"SM {busiest}, which finishes last: work (filled) and waits (hatched)", fontsize=9)
+    which = "which finishes last" + (" of those traced" if trace.left_out else "")
+    axes.set_title(f"SM {spans['sm'].iloc[0]}, {which}: work (filled) and waits (hatched)", fontsize=9)
 
 
 def save(figure: Figure, path: Path) -> None:

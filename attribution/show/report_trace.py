@@ -64,6 +64,8 @@ def _once(blocks: list[Block]) -> tuple[Block, ...]:
 def _sms(base: str, trace: Trace) -> list[Block]:
     from attribution.analyze.tails import summary
 
+    if trace.left_out:
+        return [Text(f"{trace.arm}, run {trace.run}: {trace.left_out}", missing=True)]
     whole = records(summary(trace.per_sm))[0]
     sentence = (
         f"{trace.arm}, run {trace.run}: the busiest SM has {whole['busiest_sm_rows']} rows ({whole['sms_with_it']} SMs have as "
@@ -119,7 +121,8 @@ def timeline_section(recording: Recording) -> Section:
 def _timeline(trace: Trace) -> list[Block]:
     from attribution.analyze import critical
 
-    blocks: list[Block] = [_lanes(trace)]
+    blocks: list[Block] = [Text(trace.left_out, missing=True)] if trace.left_out else []
+    blocks.append(_lanes(trace))
     rows = [{k: v / 1e6 if k.endswith("_ns") else v for k, v in row.items()} for row in trace.role_rows()]
     heads = list(rows[0]) if rows else []
     columns = tuple(
@@ -162,7 +165,7 @@ def _lanes(trace: Trace) -> Figure:
             lanes.append((f"CTA {cta}, {role}", colour, [_stretch(span) for span in part]))
     left_out = len(mine) - len(drawn)
     cut = f" {left_out} later spans of this SM are not drawn." if left_out else ""
-    title = f"SM {sm}, which finishes last, {trace.arm}, run {trace.run}"
+    title = f"SM {sm}, which finishes last{' of those traced' if trace.left_out else ''}, {trace.arm}, run {trace.run}"
     alt = f"Work and waits of {', '.join(map(str, roles))} of {len(chosen)} CTAs on SM {sm}: {len(drawn)} spans.{cut}"
     return Figure(title, alt, svg.timeline(f"timeline-{trace.run}", title, alt, lanes))
 

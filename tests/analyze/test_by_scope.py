@@ -142,3 +142,12 @@ def test_cold_against_warm_differs_where_the_l2_holds_everything() -> None:
     both = pd.concat([cold, by_scope(open_recording(TRACES / "h200-hello-warm"), "vector")])
     with pytest.raises(DataError, match="two scopes: .*graph/cold.*graph/warm"):
         difference(both, "graph/cold/as-found", "graph/warm/as-found", "main")
+
+
+@pytest.mark.parametrize("verb", ["ladder", "ledger", "roofline", "noise", "tails", "versus"])
+def test_every_verb_that_reads_times_says_that_their_scope_is_void(attr: Any, verb: str) -> None:
+    where = ["h200-hello"] if verb in ("noise", "tails") else ["h200-index-topk-32k"]
+    where += ["full", "math_only"] if verb == "versus" else []
+    assert "void: graph/warm/as-found: one graph was instantiated for all rounds" in attr(verb, *where).out
+    if verb != "noise":
+        assert "void: " not in attr(verb, *where, "--scope", "event").out

@@ -194,7 +194,7 @@ def test_what_was_not_planted_or_measured_is_a_sentence() -> None:
     recording = open_recording(TRACES / PLANTED)
     with pytest.raises(InputError, match="has no flag DELAY"):
         noise(recording, "planted", 6, "DELAY")
-    with pytest.raises(InputError, match="arm serial has no block"):
+    with pytest.raises(InputError, match="no arm serial; there are: null, planted"):
         noise(recording, "serial")
 
 

@@ -104,6 +104,32 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["capacity", "host-math-only", "--stage", "nope"], "it has: main, operator", id="capacity-stage"),
         pytest.param(["scopes", "host-math-only", "--stage", "nope"], "has here operator, main", id="scopes-stage"),
         pytest.param(["explain", "instructions", "h200-topk-counters"], "--arm is missing", id="explain-arm"),
+        pytest.param(
+            ["explain", "inst_executed", "h200-topk-counters", "--regions"],
+            "with source counters has them",
+            id="no-pcs",
+        ),
+        pytest.param(
+            ["noise", "h200-precision-8k", "--arm", "nul"], "no arm nul; nearest: null; there are: null", id="noise-arm"
+        ),
+        pytest.param(["noise", "h200-h20-design-one-round"], "--rounds makes other blocks", id="noise-blocks"),
+        *(
+            pytest.param([*words.split(), "h200-topk-regions"], "holds ingested files", id=f"ingested-{words}")
+            for words in (
+                *(
+                    "noise",
+                    "noise --order",
+                    "noise --planted PLANT",
+                    "scopes",
+                    "ladder",
+                    "ledger",
+                    "ledger --point q=8",
+                    "tails",
+                ),
+                *("overlap --point q=8", "slack --role topk", "capacity", "roofline", "roofline --point q=8", "claim"),
+                *("compare h200-precision-8k", "reconcile", "explain a --arm b --point q=8"),
+            )
+        ),
         pytest.param(["roofline", "cpu-prefill-512"], "no time of stage 'main'; it has: indexer", id="roofline-stage"),
         pytest.param(
             ["roofline", "h200-index-topk-ledger", "--practical-tflops", "900"], "holds a measured", id="ceiling-there"
@@ -135,10 +161,10 @@ def test_a_recording_made_of_a_stopped_measurement_has_its_rates(attr: Any) -> N
     assert {"full", "h20_block_q_2"} <= {row["arm"] for row in found}
 
 
-@pytest.mark.parametrize("verb", ["capacity", "claim"])
-def test_one_round_has_a_value_and_no_interval(attr: Any, verb: str) -> None:
+@pytest.mark.parametrize(("verb", "value"), [("capacity", "1.6832"), ("claim", "1.6832"), ("roofline", "1446.0")])
+def test_one_round_has_a_value_and_no_interval(attr: Any, verb: str, value: str) -> None:
     shown = attr(verb, "h200-h20-design-one-round").out
-    assert "1.6832" in shown
+    assert value in shown
     assert "nan" not in shown.split()
     assert "[nan" not in shown
 
