@@ -83,8 +83,7 @@ def half_width(log_ratios: Sequence[float]) -> float:
         return math.inf  # equal readings: the timer is coarse, not the machine still
     away = values - values.mean()
     lag = float((away[1:] * away[:-1]).sum() / (away * away).sum())
-    worth = count * (1 - lag) / (1 + lag) if lag > 0 else count
-    worth = min(max(worth, 2.0), count)
+    worth = min(max(count * (1 - lag) / (1 + lag), 2.0), count)
     return float(stats.t.ppf((1 + LEVEL) / 2, worth - 1) * spread / math.sqrt(worth))
 
 

@@ -253,6 +253,15 @@ def test_two_scopes_raise_and_both_are_named() -> None:
         judged({**tables, "times": cold}, scope="host-virtual")
 
 
+def test_what_was_not_measured_is_no_number() -> None:
+    row = judged(measured(), arm="other").row()
+    numbers = {name: value for name, value in row.items() if isinstance(value, float) and name != "margin"}
+    assert {"base_ns", "exposed_low_ns", "modes_time_ratio_high", "detectable", "null_floor"} <= set(numbers)
+    assert all(math.isnan(value) for value in numbers.values())
+    assert (row["pairs"], row["scope"]) == (0, "host-virtual/none/none")
+    assert judged(measured(), scope="event").scope == "event"  # as it was asked for
+
+
 def test_a_missing_arm_or_stage_is_void() -> None:
     assert "missing arm: other was not run" in judged(measured(), arm="other").reasons
     assert judged(measured(), stage="main").verdict == "void"

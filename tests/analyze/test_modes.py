@@ -68,9 +68,24 @@ def test_intervals_cover_both_modes() -> None:
 def test_neighbouring_ticks_and_single_outliers_are_not_modes() -> None:
     assert two_modes([1024.0] * 10 + [1056.0] * 10, resolution=32) is None
     assert two_modes([1024.0] * 10 + [1056.0] * 10) is not None
+    assert two_modes([1024.0] * 10 + [1088.0] * 10, resolution=32) is None  # two ticks: no more than that
+    assert two_modes([1024.0] * 10 + [1089.0] * 10, resolution=32) is not None
     assert two_modes([10.0] * 39 + [20.0]) is None
     assert two_modes([5.0] * 40) is None
     assert two_modes([1.0, 1.0, 1.0, 9.0, 9.0, 9.0]) is None
+
+
+def test_a_mode_holds_a_tenth_of_the_samples_in_whatever_unit() -> None:
+    for unit in (1.0, 1e-9, 1e9):
+        assert two_modes([10.0 * unit] * 29 + [20.0 * unit] * 4) is not None
+        assert two_modes([10.0 * unit] * 30 + [20.0 * unit] * 3) is None  # of 33 a tenth is four
+
+
+def test_one_population_is_its_median() -> None:
+    one = modes_of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 20.0])
+    assert one.values == (4.5,)
+    assert str(one) == "one mode: 4.5 [1, 20] x 8"
+    assert one.ms() == "one mode: 4.5e-06 [1e-06, 2e-05] x 8 ms"
 
 
 def test_every_mode_of_one_arm_meets_every_mode_of_the_other() -> None:

@@ -29,12 +29,12 @@ def rooms() -> tuple[Rooms, list[int]]:
 
 def test_the_nth_tensor_of_every_arm_begins_at_one_place() -> None:
     shared, made = rooms()
-    first = [shared.take(size) for size in (100, 3000, 0)]
+    first = [shared.take(size) for size in (100, 3000, 0, 129)]
     shared.rewind()
-    second = [shared.take(size) for size in (128, 2000, 1)]
-    assert [place for place, _ in first] == [place for place, _ in second] == [0, 1, 2]
-    assert [size for _, size in second] == [128, 2000, 1]
-    assert made == [128, 4096, 1]
+    second = [shared.take(size) for size in (128, 2000, 1, 256)]
+    assert [place for place, _ in first] == [place for place, _ in second] == [0, 1, 2, 3]
+    assert [size for _, size in second] == [128, 2000, 1, 256]
+    assert made == [128, 4096, 1, 256]
 
 
 def test_tensors_of_one_arm_never_share() -> None:
