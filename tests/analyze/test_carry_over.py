@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attribution.analyze.carry_over import carry_over, unbalanced
@@ -40,6 +41,59 @@ def test_a_planted_carry_over_is_found_and_named(recording: Recording) -> None:
     found = carry_over(planted).query("by == 'predecessor'").set_index("level")
     assert found.loc["null", "ratio"] / found.loc["full", "ratio"] == pytest.approx(1.01, abs=0.002)
     assert found["p_value"].iloc[0] < 1e-6
+
+
+def of(runs: pd.DataFrame, times: pd.DataFrame) -> Any:
+    """A recording of these two tables."""
+    return SimpleNamespace(table={"runs": runs, "times": times}.__getitem__)
+
+
+def test_what_belongs_to_no_round_or_ended_badly_or_was_traced_counts_nowhere(recording: Recording) -> None:
+    """Planted: the same runs under profilers, ten times as slow; and runs that failed, or were traced, ten times as slow."""
+    runs, times = recording.table("runs"), recording.table("times").astype({"scope": str, "stage": str})
+    slow = times.assign(time_ns=10 * times["time_ns"])
+    others = [slow.assign(scope=scope) for scope in ("ncu", "cupti", "trace")] + [slow.assign(stage="merge")]
+    runs = runs.astype({"status": str, "arm": str})
+    last = runs["run"].max()
+    worse = [
+        runs.assign(run=runs["run"] + last + 1, status="failed"),
+        runs.assign(run=runs["run"] + 2 * last + 2, arm=runs["arm"] + "+trace"),
+    ]
+    later = [slow.assign(run=times["run"] + n * (last + 1)) for n in (1, 2)]
+    spoiled = of(pd.concat([runs, *worse]), pd.concat([times, *others, *later]))
+    pd.testing.assert_frame_equal(carry_over(spoiled), carry_over(recording))
+    assert unbalanced(spoiled) == []
+
+
+def test_a_runs_time_is_the_median_of_its_samples(recording: Recording) -> None:
+    runs, times = recording.table("runs"), recording.table("times")
+    medians = times.groupby("run", as_index=False).agg(dict.fromkeys(times.columns.drop("run"), "first"))
+    medians["time_ns"] = times.groupby("run")["time_ns"].median().to_numpy()
+    late = pd.concat([medians, medians, medians.assign(time_ns=(1 + medians["run"] % 7) * medians["time_ns"])])
+    pd.testing.assert_frame_equal(carry_over(of(runs, late)), carry_over(recording))
+
+
+def test_scopes_are_told_apart_by_instrument_cache_and_clock(recording: Recording) -> None:
+    runs, times = recording.table("runs"), recording.table("times").astype({"scope": str, "cache": str, "clock": str})
+    for other in ({"scope": "event"}, {"cache": "cold"}, {"clock": "equal-clock"}):
+        both = carry_over(of(runs, pd.concat([times, times.assign(**other)])))
+        label = "/".join({"scope": "graph", "cache": "warm", "clock": "as-found", **other}.values())
+        assert set(both["scope"]) == {"graph/warm/as-found", label}
+
+
+def test_without_times_there_are_no_rows_and_all_columns(recording: Recording) -> None:
+    found = carry_over(of(recording.table("runs"), recording.table("times").iloc[:0]))
+    assert (len(found), [*found]) == (0, [*carry_over(recording)])
+    assert {*found} == {"scope", "stage", "by", "level", "ratio", "low", "high", "p_value"}
+
+
+def test_rounds_of_two_distributions_or_shapes_are_not_one(recording: Recording) -> None:
+    runs, times = recording.table("runs"), recording.table("times")
+    last = runs["run"].max() + 1
+    for other in ({"distribution": "other"}, {"shape": "q=1"}):
+        again = runs.assign(run=runs["run"] + last, **other)
+        both = of(pd.concat([runs, again]), pd.concat([times, times.assign(run=times["run"] + last)]))
+        assert unbalanced(both) == []
 
 
 def test_the_verb_prints_them(attr: Any) -> None:

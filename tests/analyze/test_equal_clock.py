@@ -54,6 +54,7 @@ def test_a_slope_is_one_that_a_kernel_can_have() -> None:
     assert slope(clock, 2 * clock) == 0.0
     assert slope(np.full(30, 7.0), clock) == 0.0
     assert slope(clock[:2], -clock[:2]) == 0.0
+    assert slope(clock[:3], -0.5 * clock[:3]) == pytest.approx(-0.5)
 
 
 def test_it_is_a_scope_of_its_own() -> None:

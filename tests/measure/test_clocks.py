@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,16 @@ def test_clocks_of_two_sms_are_never_subtracted() -> None:
     assert math.isnan(clocks.sm_clock_mhz(before, stamps([7], [5], [5])))
 
 
+def test_the_clock_is_the_median_of_the_sms_whose_stamps_can_be() -> None:
+    """One SM runs slower, one was not stamped anew, and the counter of one went back."""
+    before = stamps([0, 1, 2, 3, 4], [0] * 4 + [10**9], [0] * 5)
+    after = stamps([0, 1, 2, 3, 4], [1755, 1755, 100, 0, 1], [1000, 1000, 1000, 1000, 1000])
+    assert clocks.sm_clock_mhz(before, after) == pytest.approx(1755)
+    after["timer_ns"][:3] = 0
+    assert math.isnan(clocks.sm_clock_mhz(before, after))
+    assert clocks.sm_clock_mhz(stamps([0], [0], [0]), stamps([0], [1], [1])) == 1000.0
+
+
 def test_offsets_are_found_under_jitter() -> None:
     rng = np.random.default_rng(0)
     planted = np.array([0.0, 32.0, -64.0, 0.0, 0.0])
@@ -72,6 +83,20 @@ def test_reasons_and_company_are_flags() -> None:
     assert clocks.flags(1700.0, reading(reasons=("power-cap",))) == "power-cap"
     assert clocks.flags(1900.0, reading(reasons=("hw-thermal",))) == "clock-limited"
     assert clocks.flags(1980.0, reading(others=1)) == "shared-gpu"
+    assert (
+        clocks.flags(1000.0, reading(reasons=("power-cap", "hw-thermal"), others=2))
+        == "clock-limited,power-cap,shared-gpu"
+    )
+
+
+def test_a_clock_is_limited_below_three_quarters_and_a_readings_own_counts_where_no_sample_has_one() -> None:
+    assert [clocks.flags(share * 2000, reading(highest_mhz=2000.0)) for share in (0.75, 0.7499)] == [
+        "",
+        "clock-limited",
+    ]
+    assert clocks.flags(math.nan, reading(sm_clock_mhz=1000.0)) == "clock-limited"
+    assert clocks.flags(1980.0, reading(sm_clock_mhz=1000.0)) == ""
+    assert clocks.flags(1980.0, Reading(highest_mhz=1980.0)) == ""  # nobody else is known to be there
 
 
 def test_reason_bits_have_names_and_an_unknown_bit_is_kept() -> None:
@@ -100,6 +125,30 @@ def test_a_card_that_answers_is_read() -> None:
         )
     ).read()
     assert read == Reading(1700.0, 1980.0, 61.0, 698.5, ("power-cap",), 1)
+
+
+def test_clocks_and_sensors_are_asked_for_by_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In NVML clock 1 is that of the SMs, 2 the memory's, and sensor 0 the GPU's."""
+    module = card(nvmlDeviceGetEnforcedPowerLimit=700_000)
+    module.nvmlDeviceGetClockInfo = lambda _, kind: {1: 1700, 2: 2619}[kind]
+    module.nvmlDeviceGetMaxClockInfo = lambda _, kind: {1: 1980}[kind]
+    module.nvmlDeviceGetTemperature = lambda _, sensor: {0: 61}[sensor]
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    nvml = Nvml()
+    read = nvml.read()
+    assert (read.sm_clock_mhz, read.highest_mhz, read.temperature_c) == (1700.0, 1980.0, 61.0)
+    assert nvml.facts() == {"nvml": "present", "power_limit_w": 700.0, "highest_sm_mhz": 1980, "memory_mhz": 2619}
+
+
+def test_without_a_handle_nothing_is_asked() -> None:
+    module = card(nvmlDeviceGetPowerUsage=698_500, nvmlSystemGetDriverVersion="580.1")
+    assert (Nvml(module).read().power_w, Nvml(module).driver()) == (698.5, "580.1")
+    module.nvmlDeviceGetHandleByIndex = None
+    blind = Nvml(module)
+    assert (math.isnan(blind.read().power_w), blind.driver()) == (True, "")
+    assert blind.facts()["nvml"].startswith("TypeError: ")
+    assert blind.facts()["power_limit_w"] is None
+    assert all(math.isnan(blind.read().row()[name]) for name in ("sm_clock_mhz", "temperature_c", "power_w"))
 
 
 def test_a_card_that_does_not_answer_is_unknown_in_every_value() -> None:
