@@ -68,6 +68,18 @@ def test_it_is_a_scope_of_its_own() -> None:
         equal_clock(runs, times.assign(clock_mhz=np.nan))
 
 
+@pytest.mark.parametrize("column", ["question", "scope", "cache", "clock", "stage"])
+def test_what_was_measured_elsewhere_sets_no_clock_here(column: str) -> None:
+    """Planted: the same runs again, elsewhere, at a clock and with times that have nothing to do with these."""
+    runs, times = planted(-0.5)
+    alone = equal_clock(runs, times)["time_ns"].to_numpy()
+    last = len(runs)
+    again = runs.assign(run=runs["run"] + last, **({column: "other"} if column == "question" else {}))
+    other = times.assign(run=times["run"] + last, clock_mhz=2 * times["clock_mhz"], time_ns=7e6)
+    both = pd.concat([times, other.assign(**({} if column == "question" else {column: "other"}))], ignore_index=True)
+    np.testing.assert_allclose(equal_clock(pd.concat([runs, again]), both)["time_ns"].to_numpy()[:last], alone)
+
+
 def test_on_a_card_whose_clock_wanders_smaller_effects_are_told() -> None:
     recording = open_recording(TRACES / "h200-precision-128k-moved")
     (found,), (moved,) = (noise(recording, at_one_clock=flag).to_dict("records") for flag in (False, True))

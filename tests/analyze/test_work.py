@@ -37,7 +37,7 @@ def checked(counted: list[tuple[Any, ...]], inputs: str = "i") -> work.WorkCheck
         ([(1, "main", "ncu", "", 3.0), (1, "main", "own", "", 5.0), (2, "main", "ncu", "", 5.0), (2, "main", "own", "", 3.0)],
          False, "8 != 8"),
         # What only one arm has is a difference.
-        ([(1, "main", "ncu", "0", 8.0), (2, "main", "ncu", "0", 8.0), (2, "main", "ncu", "1", 0.0)], False, "8 != 8"),
+        ([(1, "main", "ncu", "0", 8.0), (2, "main", "ncu", "0", 8.0), (2, "main", "ncu", "1", 1.0)], False, "8 != 9"),
         # One is work; and one instance without any beside one that has some is as well.
         ([(1, "main", "ncu", "", 1.0), (2, "main", "ncu", "", 1.0)], True, "1 = 1"),
         ([(1, "main", "ncu", "0", 0.0), (1, "main", "ncu", "1", 8.0), (2, "main", "ncu", "0", 0.0), (2, "main", "ncu", "1", 8.0)],
