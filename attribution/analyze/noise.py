@@ -176,8 +176,6 @@ def _question(
     rounds: int | None,
     planted: str | None,
 ) -> Iterator[dict[str, Any]]:
-    if times.empty:
-        return
     size = rounds or block_rounds(len(question["arms"]))
     for scope in sorted(label for label in scopes(times) if label.split("/")[0] not in BESIDE):
         for stage in STAGES:

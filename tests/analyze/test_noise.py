@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from attribution.analyze import stats
 from attribution.analyze.carry_over import carry_over
-from attribution.analyze.noise import Blocks, block_rounds, blocks, log_ratios, noise
+from attribution.analyze.noise import Blocks, block_rounds, blocks, log_ratios, noise, planted_effect
 from attribution.errors import InputError
 from attribution.recording import Recording, open_recording
 
@@ -75,6 +76,50 @@ def test_blocks_are_disjoint_whole_and_drawn_by_the_seed() -> None:
     assert len({float(blocks(rounds, 0.0, 6, seed).ratios[0, 0]) for seed in range(8)}) > 1
     assert blocks(rounds[:5], 0.0, 6).ratios.size == 0
     assert [block_rounds(arms) for arms in (2, 3, 4, 5)] == [4, 3, 4, 5]
+
+
+def test_an_interval_holds_an_effect_between_its_ends_only() -> None:
+    wave = 0.001 * np.sin(np.arange(40.0)).reshape(4, 10)
+    for log_ratio in (-0.02, 0.02):
+        moved = Blocks(wave, 0.0).slowed(log_ratio)
+        assert [moved.holding(effect) for effect in (-0.03, 0.0, 0.03)] == [0, 0, 0]
+        assert moved.holding(float(np.expm1(log_ratio))) == 4
+        assert moved.called() == 4
+
+
+def two_arms(**flags: tuple[object, object]) -> Any:
+    """Of rounds of 1 ms at 1000 MHz, the second arm 1 % slower; in the last round the base failed and its time is wrong."""
+    runs = pd.DataFrame({"run": range(12), "round": [i // 2 for i in range(12)], "arm": ["full", "slow"] * 6})
+    runs = runs.assign(question="full", status=["ok"] * 10 + ["failed", "ok"], inputs="")
+    times = pd.DataFrame({"run": runs["run"], "time_ns": [1e6, 1.01e6] * 5 + [7e6, 1.01e6], "clock_mhz": 1000.0})
+    times = times.assign(scope="graph", cache="warm", clock="as-found", stage="operator", flags="")
+    arms = [
+        {"name": name, "flags": {flag: both[i] for flag, both in flags.items()}}
+        for i, name in enumerate(("full", "slow"))
+    ]
+    manifest = {"machine": {"tick_ns": 500.0}, "plan": {"questions": [{"base": "full", "arms": arms}]}}
+    tables = {"runs": runs, "times": times}
+    return SimpleNamespace(table=tables.__getitem__, manifest=manifest, path=Path("planted"))
+
+
+def test_a_round_that_failed_has_no_ratio_and_the_tick_is_that_of_both_times() -> None:
+    ratios, tick = log_ratios(two_arms(), "full", "slow", "operator", "graph")
+    assert ratios == pytest.approx([np.log(1.01)] * 5)
+    assert tick == pytest.approx(2 * 500 / 1e6)
+    none, tick = log_ratios(two_arms(), "full", "slow", "main", "graph")
+    assert (len(none), tick) == (0, 0.0)
+
+
+@pytest.mark.parametrize("flag", ["PLANT", "DELAY", "MATH_CYCLES"])
+def test_cycles_that_hold_a_cta_up_are_an_effect_by_the_bases_own(flag: str) -> None:
+    recording = two_arms(**{flag: (1000, 4000)})
+    (question,) = recording.manifest["plan"]["questions"]
+    times = recording.table("times").iloc[:10]
+    assert planted_effect(recording, question, "slow", flag, "operator", times) == pytest.approx(3000 / 1e6)
+    for both in ((True, 4000), (1000, True), (1000.0, 4000)):
+        wrong = two_arms(**{flag: both})
+        with pytest.raises(InputError, match="no cycles that a CTA is held up"):
+            planted_effect(wrong, wrong.manifest["plan"]["questions"][0], "slow", flag, "operator", times)
 
 
 @pytest.mark.parametrize("name", [PLANTED, OWN_MEMORY, TODAY])
