@@ -65,7 +65,9 @@ def test_what_varies_together_is_not_told_apart() -> None:
     table = pd.DataFrame({"busiest_sm_rows": [4.0, 6, 8, 10], "ctas": [40.0, 60, 80, 100]})
     found = law.compare(table.assign(time_ns=100 + 10 * table["busiest_sm_rows"]))
     assert list(found["verdict"]) == ["survives", "survives"]
-    assert found["reason"].str.contains("not told apart").all()
+    twins = dict(zip(("busiest_sm_rows", "ctas"), ("number of CTAs", "rows on the busiest SM"), strict=True))
+    for quantity, reason in zip(found["quantity"], found["reason"], strict=True):
+        assert reason.endswith(f"; varies together with {twins[quantity]}: not told apart")
 
 
 def test_what_was_not_counted_is_not_tested() -> None:
@@ -74,7 +76,36 @@ def test_what_was_not_counted_is_not_tested() -> None:
     assert found.loc["instructions", "verdict"] == "not tested"
 
 
+def test_a_quantity_that_never_varies_predicts_the_mean_of_the_others() -> None:
+    times = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    errors = law.held_out(np.full(3, 7.0), times, [0, 1, 2])
+    assert errors == pytest.approx(np.array([[2.5 / 1 - 1, 2 / 2 - 1, 1.5 / 3 - 1]] * 2))
+    table = pd.DataFrame({"busiest_sm_rows": [4.0, 6, 8], "ctas": [9.0, 9, 9], "time_ns": [140.0, 160, 180]})
+    found = law.compare(table).set_index("quantity")
+    assert found.loc["ctas", "verdict"] == "refuted"
+    assert str(found.loc["ctas", "reason"]).startswith("it is 9 in all of them, and the time is not; misses held-out")
+    assert str(found.loc["busiest_sm_rows", "reason"]).startswith("misses held-out")
+    assert "varies together" not in str(found.loc["busiest_sm_rows", "reason"])
+    assert (found.loc["busiest_sm_rows", "slope_ns"], found.loc["busiest_sm_rows", "intercept_ns"]) == pytest.approx(
+        (10, 100)
+    )
+    assert np.isnan(found.loc["ctas", "slope_ns"])
+    misses = np.array([170 / 140, 160 / 160, 150 / 180]) - 1
+    assert found.loc["ctas", "error_max"] == pytest.approx(misses[0])
+    assert found.loc["ctas", "error_rms"] == pytest.approx(np.sqrt((misses**2).mean()))
+    assert found["tested"].tolist() == [3, 3]
+
+
+def test_what_the_others_cannot_fit_is_not_predicted() -> None:
+    """Without the third one all others have one value; without either of the first two there are two."""
+    errors = law.held_out(np.array([4.0, 4, 8]), np.array([[10.0, 12, 20]]), [0, 1, 2])
+    assert errors[0, :2] == pytest.approx([12 / 10 - 1, 10 / 12 - 1])
+    assert np.isnan(errors[0, 2])
+
+
 def test_too_few_interventions() -> None:
+    with pytest.raises(DataError, match="busiest_sm_rows does not vary"):
+        law.predict(published().assign(busiest_sm_rows=7.0), published())
     with pytest.raises(DataError, match="at least 3"):
         law.compare(published().head(2))
     with pytest.raises(DataError, match="at least two values"):
@@ -140,6 +171,7 @@ def test_a_miss_that_the_noise_allows_is_undecided() -> None:
     noisy = truth * np.exp(rng.normal(scale=0.08, size=(12, 4)))
     table = pd.DataFrame({"busiest_sm_rows": rows, "time_ns": noisy.mean(axis=0)})
     assert law.compare(table, rounds=noisy, limit=0.01)["verdict"].tolist() == ["undecided"]
+    assert law.compare(table, rounds=noisy, limit=0.005)["verdict"].tolist() == ["undecided"]
     # The same noise around a world in which another thing rules is still a refutation.
     other = noisy / truth * np.array([4e6, 7e6, 5e6, 8e6])
     assert law.compare(table, rounds=other, limit=0.01)["verdict"].tolist() == ["refuted"]
