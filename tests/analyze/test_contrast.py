@@ -525,3 +525,26 @@ def test_matrix_work_that_only_pipes_counted_is_equal_up_to_whole_tiles(
     # A kernel that counts FLOP is judged by them, and exactly.
     both = {arm: {"mma_flop": value, work.PIPE_CYCLES: 1.0} for arm, value in (("full", 1000.0), ("math_only", 1001.0))}
     assert [c.equal for c in judged(measured(work=both), same=("mma_flop",)).work] == [False]
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        ({"main": 9.0, "select": 0.0}, True),
+        ({"main": 9.0, "select": 1.0}, False),
+        ({"main": 8.0, "select": 1.0}, False),
+    ],
+)
+def test_operators_of_unlike_stages_are_equal_where_the_others_do_none_of_the_work(
+    other: dict[str, float], equal: bool
+) -> None:
+    """A fused operator samples, an unfused one selects from a matrix; grids of stages add up to nothing."""
+    runs = pd.DataFrame([("full", 1, "i", "{}"), ("x", 2, "i", "{}")], columns=["arm", "run", "inputs", "knobs"])
+    columns = ["metric", "run", "stage", "scope", "instance", "state", "value"]
+    work_of = {1: {"main": 9.0, "sample": 0.0}, 2: other}
+    rows = [("tma_loads", run, stage, "host", "", "value", n) for run, of in work_of.items() for stage, n in of.items()]
+    rows += [("ctas", run, stage, "host", "", "value", 16.0 + 7 * run * (stage != "main")) for run, stage, *_ in
+             ((1, "main"), (1, "sample"), (2, "main"), (2, "select"))]  # fmt: skip
+    found = work.equal_work(runs, pd.DataFrame(rows, columns=columns), "full", "x", ["tma_loads", "ctas"], "operator")
+    assert [check.equal for check in found] == [equal, True]
+    assert str(found[1]) == "ctas: 16 = 16"
