@@ -233,9 +233,9 @@ def _known(rows: pd.DataFrame, name: str) -> float:
 
 
 def _passes(rows: pd.DataFrame, first: str, second: str) -> tuple[int, int] | None:
-    """The replay passes of two metrics; None where neither is known (-1)."""
+    """A replay pass of each of two metrics that are not of the same passes; None where they are, or neither is known (-1)."""
     passes = [sorted(set(_chosen(rows, n)["pass_group"].astype(int))) for n in (first, second)]
-    if passes[0] == passes[1] or passes == [[-1], [-1]]:
+    if passes[0] == passes[1]:
         return None
     different = [p for p in passes[0] if p not in passes[1]] or passes[0]
     other = [p for p in passes[1] if p not in passes[0]] or passes[1]
@@ -248,10 +248,3 @@ def _unknown(arms: tuple[pd.DataFrame, pd.DataFrame], names: tuple[str, str], da
     if not data_dependent or passes != {-1}:
         return ""
     return "the file does not say in which replay passes the two were counted: on data-dependent work they may not belong together"
-
-
-def pooled(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, float]:
-    """The ratio of sums, and the mean of ratios that it is not."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = float(np.nanmean(np.asarray(numerators, float) / np.asarray(denominators, float)))
-    return ratio_of_sums(numerators, denominators), mean

@@ -79,6 +79,14 @@ def test_a_mode_holds_a_tenth_of_the_samples_in_whatever_unit() -> None:
     for unit in (1.0, 1e-9, 1e9):
         assert two_modes([10.0 * unit] * 29 + [20.0 * unit] * 4) is not None
         assert two_modes([10.0 * unit] * 30 + [20.0 * unit] * 3) is None  # of 33 a tenth is four
+        assert two_modes([10.0 * unit] * 27 + [20.0 * unit] * 3) is not None
+
+
+@pytest.mark.parametrize(("gap", "found"), [(3.15, False), (3.17, True)])
+def test_a_gap_is_more_than_so_many_deviations_within_the_parts(gap: float, found: bool) -> None:
+    """Of 20 samples three: a deviation within the parts is sqrt(20 / 18), and three are 3.162."""
+    part = np.array([-1.0, 1.0] * 5)
+    assert (two_modes([*part, *(part + 2 + gap)]) is not None) == found
 
 
 def test_one_population_is_its_median() -> None:
