@@ -51,7 +51,8 @@ def point(runs: pd.DataFrame, base: str, arm: str, null_arm: str | None, questio
     if question is None:
         shared = set.intersection(*({q for a, q in zip(arms, asked, strict=True) if a == name} for name in (base, arm)))
         question = base if base in shared or len(shared) != 1 else shared.pop()
-    return runs[[a in (base, arm, null_arm) and q == question for a, q in zip(arms, asked, strict=True)]]
+    mine = [a in (base, arm, null_arm) and q == question for a, q in zip(arms, asked, strict=True)]
+    return runs[np.array(mine, dtype=bool)]  # an empty list would choose no columns
 
 
 def pair_rounds(ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str) -> pd.DataFrame:

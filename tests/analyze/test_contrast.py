@@ -260,6 +260,16 @@ def test_what_was_not_measured_is_no_number() -> None:
     assert all(math.isnan(value) for value in numbers.values())
     assert (row["pairs"], row["scope"]) == (0, "host-virtual/none/none")
     assert judged(measured(), scope="event").scope == "event"  # as it was asked for
+    tables = measured()
+    none = judged({**tables, "runs": tables["runs"].iloc[:0]})
+    assert (none.verdict, none.question, none.shape) == ("void", "full", "")
+
+
+def test_a_null_arm_is_no_floor_of_its_own() -> None:
+    found = judged(measured({"full": 1.0, "math_only": 0.8, "null": 1.04}), arm="null")
+    assert (found.verdict, math.isnan(found.null_floor)) == ("slower", True)
+    assert judged(measured(), null_arm=None).reasons[-1] == "no null arm: the noise floor is not known"
+    assert not any("null arm" in reason for reason in judged(measured()).reasons)
 
 
 def test_a_missing_arm_or_stage_is_void() -> None:
@@ -448,6 +458,7 @@ def test_contrasts_has_a_row_for_each_arm_and_scope() -> None:
     assert by_arm.loc[("null", scope), "verdict"] == "same"
     assert by_arm.loc[("score_only", scope), "equal_work"] == "none asked"
     assert contrasts(**tables, scope="event")["scope"].unique().tolist() == [scope]
+    assert set(contrasts(**tables, only_arms=["math_only"])["arm"]) == {"math_only"}
 
 
 def test_contrasts_pairs_equal_knobs() -> None:
@@ -460,6 +471,13 @@ def test_contrasts_pairs_equal_knobs() -> None:
     assert found.loc[found["arm"] == "math_only", "time_ratio"].round(1).tolist() == [0.8, 0.5]
     with pytest.raises(DataError, match="more than once"):
         judged(both)
+
+
+def test_an_arm_of_other_knobs_is_paired_with_the_base_of_its_rounds() -> None:
+    tables = measured()
+    knobs = np.where(tables["runs"]["arm"] == "math_only", '{"ctas": 64}', '{"ctas": 32}')
+    found = contrasts(**{**tables, "runs": tables["runs"].assign(knobs=knobs)}).set_index("arm")
+    assert found["pairs"].to_dict() == {"math_only": 20, "null": 20}
 
 
 @pytest.mark.parametrize("ns", [math.inf, math.nan, 0.0, -1.0])

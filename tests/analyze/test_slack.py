@@ -35,6 +35,25 @@ def test_a_delayed_role_with_slack() -> None:
     assert -0.01 < most <= least <= 0
 
 
+def test_a_clean_bent_line_comes_back_exactly() -> None:
+    for before in (0.0, 0.1):
+        clean = 1e6 + before * np.minimum(DELAYS, 117e3) + 0.8 * np.maximum(0, DELAYS - 117e3)
+        found = slack.fit(DELAYS[::-1], np.tile(clean[::-1], (5, 1)), "topk")
+        assert found.knee_ns == pytest.approx(117e3, abs=100)
+        assert (found.before, found.slope, found.base_ns) == pytest.approx((before, 0.8, 1e6), abs=1e-3, rel=1e-3)
+        assert (found.largest_ns, found.verdict) == (400e3, "slack")
+        assert found.misfit < 1e-4
+
+
+def test_a_straight_line_is_that_of_the_mean_round() -> None:
+    """Not of a resample of them: rounds scaled to one level first."""
+    times = swept(0.0, 0.7)
+    level = np.exp(np.log(times).mean(axis=1, keepdims=True))
+    slope, base = np.polyfit(DELAYS, (times / level * level.mean()).mean(axis=0), 1)
+    found = slack.fit(DELAYS, times, "math")
+    assert (found.knee_ns, found.slope, found.before, found.base_ns) == pytest.approx((0.0, slope, slope, base))
+
+
 def test_a_drain_that_always_shows_is_not_taken_for_a_missing_knee() -> None:
     found = slack.fit(DELAYS, swept(160e3, 1.0, before=0.1), "topk")
     assert found.verdict == "slack"

@@ -36,8 +36,12 @@ def checked(counted: list[tuple[Any, ...]], inputs: str = "i") -> work.WorkCheck
          False, "8 != 8"),
         ([(1, "main", "ncu", "", 3.0), (1, "main", "own", "", 5.0), (2, "main", "ncu", "", 5.0), (2, "main", "own", "", 3.0)],
          False, "8 != 8"),
+        ([(1, "one", "ncu", "", 3.0), (1, "two", "ncu", "", 5.0), (2, "one", "ncu", "", 5.0), (2, "two", "ncu", "", 3.0)],
+         False, "8 != 8"),
         # What only one arm has is a difference.
         ([(1, "main", "ncu", "0", 8.0), (2, "main", "ncu", "0", 8.0), (2, "main", "ncu", "1", 1.0)], False, "8 != 9"),
+        # Unless it did nothing there.
+        ([(1, "main", "ncu", "0", 8.0), (2, "main", "ncu", "0", 8.0), (2, "main", "ncu", "1", 0.0)], True, "8 = 8"),
         # One is work; and one instance without any beside one that has some is as well.
         ([(1, "main", "ncu", "", 1.0), (2, "main", "ncu", "", 1.0)], True, "1 = 1"),
         ([(1, "main", "ncu", "0", 0.0), (1, "main", "ncu", "1", 8.0), (2, "main", "ncu", "0", 0.0), (2, "main", "ncu", "1", 8.0)],
@@ -94,6 +98,7 @@ def test_right_labels_are_no_reason() -> None:
     ("changed", "reason"),
     [
         ({"full": {"variant": "y"}}, "label: runs of arm full are of variant y"),
+        ({"null": {"variant": "y"}}, "label: runs of arm null are of variant y"),
         ({"x": {"build": "a"}}, "label: full and x have unlike flags and one build a"),
         ({"null": {"build": "b"}}, "label: null arm null has other build than full"),
         ({"null": {"knobs": '{"ctas": 8}'}}, "label: null arm null has other knobs than full"),
@@ -110,3 +115,25 @@ def test_each_wrong_label_is_said(changed: dict[str, dict[str, str]], reason: st
 def test_an_arm_that_did_not_run_has_no_label() -> None:
     one = pd.DataFrame([{"arm": "full", "variant": "full", "flags": ONE, "knobs": "{}", "build": "a"}])
     assert work.wrong_labels(one, "full", "x", "null", {"full": {"SELECT": True}, "x": {"SELECT": False}}) == []
+
+
+def test_failed_and_missing_checks_are_counted_of_the_arm_alone() -> None:
+    ran = pd.DataFrame({"arm": ["full", "x", "x"], "run": [1, 2, 3]})
+    rows = [
+        (1, "before", "exact", False, "row 7"),
+        (2, "before", "exact", True, ""),
+        (2, "after", "exact", False, "row 8"),
+    ]
+    rows += [(3, "before", "exact", False, "row 9"), (3, "after", "exact", False, "row 9")]
+    checks = pd.DataFrame(rows, columns=["run", "when", "check", "passed", "detail"])
+    assert work.failed_outputs(checks, ran, "x") == [
+        "wrong output: x failed 3 of 4 checks, first exact (after timing, run 2): row 8"
+    ]
+    assert work.unchecked_output(checks, ran, "x") == []
+    assert work.unchecked_output(checks, ran, "full") == ["output of full was not checked after its timing"]
+
+
+def test_inputs_that_differ_are_counted_and_the_first_round_named() -> None:
+    pairs = pd.DataFrame({"round": [3, 4, 5], "inputs_base": ["a", "b", "c"], "inputs_arm": ["a", "x", "y"]})
+    assert work.unequal_inputs(pairs) == ["unequal inputs in 2 of 3 rounds, first round 4: b and x"]
+    assert work.unequal_inputs(pairs.iloc[:1]) == []
