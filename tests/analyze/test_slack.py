@@ -31,8 +31,9 @@ def test_a_delayed_role_with_slack() -> None:
     assert found.knee_ns == pytest.approx(120e3, rel=0.1)
     assert found.slope == pytest.approx(0.8, rel=0.05)
     assert "topk: slack; at least" in str(found)
+    assert f"do not show, but for 0.00 to {found.before_high:.2f} ns per ns" in found.reason
     most, least = slack.speedup(found, 300e3, 1e6, 0.26)
-    assert -0.01 < most <= least <= 0
+    assert -0.01 < most <= least == 0
 
 
 def test_a_clean_bent_line_comes_back_exactly() -> None:
@@ -79,6 +80,16 @@ def test_a_role_whose_delays_show_before_the_knee_already_is_critical() -> None:
     assert "from the first delay on, with 0.8" in found.reason
     most, least = slack.speedup(found, 700e3, 1e6, 0.1)
     assert -0.06 < most <= 0.1 * 0.7 * -0.8 <= least < -0.05
+
+
+def test_a_knee_that_may_be_nowhere_or_far_out_is_undecided() -> None:
+    """Few and noisy rounds: slack or none, so the whole may gain nothing, or all of it."""
+    found = slack.fit(DELAYS, swept(45e3, 0.8, sd=0.02, rounds=5), "topk")
+    assert (found.verdict, found.knee_low_ns) == ("undecided", 0.0)
+    assert found.knee_high_ns > DELAYS[1]
+    assert found.reason == f"the knee lies between 0 and {found.knee_high_ns:.4g} ns"
+    assert found.slope_high > 1
+    assert slack.speedup(found, 3e5, 1e6, 0.26) == (pytest.approx(-0.078), 0.0)
 
 
 def test_times_off_the_line_are_told() -> None:
