@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import planted_gpu
 import pytest
+from scipy import stats
 
 from attribution.analyze import capacity
 from attribution.errors import DataError
@@ -77,6 +78,49 @@ def test_rates_count_equal_inputs_once() -> None:
     none = found.loc[("full", "underflow")]
     assert (none["rate"], none["rate_low"]) == (0, 0)
     assert none["rate_high"] == pytest.approx(3.69 / 1280, rel=0.01)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 5), (1, 5), (5, 5), (40, 1280)])
+def test_a_rate_has_the_exact_interval(count: int, total: int) -> None:
+    runs = planted(rounds=1)["runs"].iloc[:1]
+    rows = pd.DataFrame([(int(runs["run"].iloc[0]), "row", count, total)], columns=["run", "limit", "failures", "of"])
+    (found,) = capacity.failures(runs, rows).to_dict("records")
+    exact = stats.binomtest(count, total).proportion_ci(method="exact")
+    assert (found["rate"], found["rate_low"], found["rate_high"]) == pytest.approx((count / total, *exact))
+
+
+def test_of_no_rows_there_is_no_rate() -> None:
+    runs = planted(rounds=1)["runs"].iloc[:1]
+    rows = pd.DataFrame([(int(runs["run"].iloc[0]), "row", 0, 0)], columns=["run", "limit", "failures", "of"])
+    (found,) = capacity.failures(runs, rows).to_dict("records")
+    assert np.isnan(found["rate"])
+    assert (found["rate_low"], found["rate_high"]) == (0.0, 1.0)
+
+
+def test_questions_and_sampling_seeds_are_rows_of_their_own() -> None:
+    """Each with rows of its own number, which no other's number stands in for."""
+    runs = planted(rounds=1)["runs"].iloc[:1]
+    all_runs = pd.concat(
+        [
+            runs.assign(run=number, question=question, knobs=f'{{"sample_seed": {seed}}}')
+            for number, (question, seed) in enumerate((("full", 0), ("full", 1), ("serial", 0)))
+        ],
+        ignore_index=True,
+    )
+    rows = [(number, limit, number, 10 * (1 + number)) for number in range(3) for limit in capacity.CAUSES[1:]]
+    table = pd.DataFrame(rows, columns=["run", "limit", "failures", "of"])
+    found = capacity.by_layout(all_runs, capacity.failures(all_runs, table))
+    assert found[["question", "sample_seed", "row", "failures", "of"]].to_numpy().tolist() == [
+        ["full", 0, 0, 0, 10],
+        ["full", 1, 1, 3, 20],
+        ["serial", 0, 2, 6, 30],
+    ]
+
+
+def test_launches_of_a_run_are_added_up() -> None:
+    tables = planted()
+    tables["counters"] = pd.concat([tables["counters"], tables["counters"]], ignore_index=True)
+    assert capacity.exception_path(tables).set_index("arm").loc["full", "launches"] == 10
 
 
 def test_an_outcome_that_is_not_deterministic_has_no_rate() -> None:

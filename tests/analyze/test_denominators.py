@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import planted_gpu
 import pytest
+from scipy import stats
 
 from attribution.analyze import denominators
 from attribution.errors import DataError, InputError
@@ -114,6 +115,68 @@ def test_explain_with_one_part_implied() -> None:
     assert found.implied == DOWN
 
 
+def test_explain_with_the_numerator_implied() -> None:
+    table = counters({DOWN: (1000, 870), NAME: (80.0, 92.0)})
+    found = denominators.explain(table, arms(table), NAME)
+    assert (found.implied, found.moved) == (UP, "denominator")
+    assert found.numerator_factor == pytest.approx(92 * 870 / (80 * 1000))
+    assert found.sentence == (
+        f"{NAME}: 80 -> 92 (x 1.1500) = {UP} x 1.0005 over {DOWN} x 0.8700: only the denominator moved: no more work was "
+        f"done, the same work is divided by less or more ({UP} is implied by the ratio, not counted)"
+    )
+
+
+def test_intervals_are_said_where_they_are_known() -> None:
+    found = denominators.split((100, 100), (95, 80), ("r", "n", "d"), ranges=((0.9, 1.0), (0.79, 0.81)))
+    assert found.moved == "denominator"  # an interval that ends at no change holds it
+    assert "= n x 0.9500 [0.9000, 1.0000] over d x 0.8000 [0.7900, 0.8100]: " in found.sentence
+    narrow = denominators.split((100, 100), (95, 80), ("r", "n", "d"), ranges=((0.95, 0.95), denominators.UNKNOWN))
+    assert "= n x 0.9500 over d x 0.8000: numerator and denominator moved" in narrow.sentence
+
+
+def test_the_interval_of_a_factor_has_one_variance_for_both_sides() -> None:
+    low, high = denominators.factor_range(np.array([90.0, 110]), np.array([100.0]))
+    width = stats.t.ppf(0.975, 1) * np.sqrt((np.log(110 / 90) ** 2 / 2) * (1 / 2 + 1))
+    assert (np.log(low), np.log(high)) == pytest.approx((-width, width))
+    low, high = denominators.factor_range(np.array([100.0]), np.array([180.0, 220]))
+    assert np.sqrt(low * high) == pytest.approx(2.0)
+    width = stats.t.ppf(0.975, 1) * np.sqrt((np.log(220 / 180) ** 2 / 2) * (1 / 2 + 1))
+    assert np.log(high / 2) == pytest.approx(width)
+    assert np.isnan(denominators.factor_range(np.array([1.0, 2, 3]), np.array([]))).all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("sm__x.sum.pct_of_peak_sustained_active", ("sm__x.sum", "sm__cycles_active.avg")),
+        ("sm__x.avg.pct_of_peak_sustained_elapsed", ("sm__x.avg", "sm__cycles_elapsed.avg")),
+        ("lts__t.sum.per_cycle_active", ("lts__t.sum", "lts__cycles_active.avg")),
+        ("smsp__x.sum.per_cycle_elapsed", ("smsp__x.sum", "smsp__cycles_elapsed.avg")),
+        ("gpu__x.avg.per_cycle_elapsed", ("gpu__x.avg", "sm__cycles_elapsed.avg")),
+        ("dram__bytes.sum.per_second", ("dram__bytes.sum", "gpu__time_duration.sum")),
+    ],
+)
+def test_a_name_says_the_parts(metric: str, parts: tuple[str, str]) -> None:
+    assert denominators.parts_of(metric) == parts
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "named"), [((1, 2), (2, 2), (1, 2)), ((1, 1), (1, 2), (1, 2)), ((3, 3), (4, 4), (3, 4))]
+)
+def test_the_passes_that_differ_are_named(up: tuple[int, int], down: tuple[int, int], named: tuple[int, int]) -> None:
+    rows = [
+        (run, name, str(i), 50.0, passes[i])
+        for run in (0, 1)
+        for name, passes in ((UP, up), (DOWN, down))
+        for i in (0, 1)
+    ]
+    table = planted_gpu.counted(pd.DataFrame(rows, columns=["run", "metric", "instance", "value", "pass_group"]))
+    with pytest.raises(
+        DataError, match=f"numerator was counted in pass {named[0]}, the denominator in pass {named[1]}"
+    ):
+        denominators.explain(table, arms(table), NAME)
+
+
 def test_counters_of_two_passes_are_refused_where_work_depends_on_data() -> None:
     table = counters({UP: (207, 207), DOWN: (100, 100)}, {UP: 3, DOWN: 1})
     with pytest.raises(DataError, match="inconsistent passes"):
@@ -125,6 +188,8 @@ def test_passes_that_the_file_does_not_tell_are_said() -> None:
     table = counters({UP: (800, 800), DOWN: (1000, 870)}, {UP: -1, DOWN: -1})
     assert "does not say in which replay passes" in denominators.explain(table, arms(table), NAME).sentence
     assert denominators.explain(table, arms(table), NAME, data_dependent=False).note == ""
+    half = counters({UP: (800, 800), NAME: (79.6, 91.4)}, {UP: -1, NAME: -1})
+    assert "does not say in which replay passes" in denominators.explain(half, arms(half), NAME).note
     known = counters({UP: (800, 800), DOWN: (1000, 870)})
     assert denominators.explain(known, arms(known), NAME).note == ""
 
@@ -143,5 +208,13 @@ def test_what_was_not_collected_is_said_and_absent_is_not_zero() -> None:
     table = counters({UP: (800, np.nan), "other": (1, 1), "sm__pipe_tensor.avg": (1, 1)})
     with pytest.raises(InputError, match=f"not collected in both arms: {UP}, {DOWN}; nearest: sm__pipe_tensor.avg"):
         denominators.explain(table, arms(table), NAME)
+    marked = counters({UP: (800, 800), DOWN: (1000, 870)})
+    marked = marked.assign(state=np.where(marked["metric"] == UP, "absent", "value"))
+    with pytest.raises(InputError, match=f"not collected in both arms: {UP}"):
+        denominators.explain(marked, arms(marked), NAME)
+    for count, end in ((6, "m5"), (7, "m5, ...")):
+        far = counters({f"m{i}": (1, 1) for i in range(count)})
+        with pytest.raises(InputError, match=f"; collected are m0, m1, m2, m3, m4, {end}$"):
+            denominators.explain(far, arms(far), NAME)
     with pytest.raises(InputError, match="not known as a ratio"):
         denominators.explain(table, arms(table), "warps")

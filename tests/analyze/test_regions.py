@@ -101,5 +101,32 @@ def test_what_cannot_be_attributed_is_an_error() -> None:
         by_region(pd.concat([table, table.assign(kernel_name="other")], ignore_index=True))
     with pytest.raises(InputError, match="launch 3 of topk has no counts"):
         by_region(table, launch=3)
+    both = pd.concat([table, table.assign(kernel_name="other")], ignore_index=True)
+    with pytest.raises(
+        InputError, match="launch 3 of other has no counts of inst_executed; kernels with counts: other, topk"
+    ):
+        by_region(both, kernel="other", launch=3)
+    assert by_region(both, kernel="other")["value"].tolist() == [1.0]
+    lines = pcs({("tma.cuh", 1): 1.0, ("tma.cuh", 2): 1.0, ("tma.cuh", 3): 1.0})
+    with pytest.raises(DataError, match="regions one and two both have line 2 of tma.cuh"):
+        by_region(lines, [Region("one", "tma.cuh", 1, 2), Region("two", "tma.cuh", 2, 3)])
+
+
+@pytest.mark.parametrize("text", ["x=file:a-b", "x=file:1-b", "x=file:a", "=file", "@math=file", "x=", "x=:3", "file"])
+def test_a_region_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="must be NAME"):
-        parse("x=file:a-b")
+        parse(text)
+
+
+def test_a_region_is_a_file_or_lines_of_it_and_ends_with_its_name() -> None:
+    assert parse("sum@math=reduce.cuh:3-9") == Region("sum", "reduce.cuh", 3, 9, "math")
+    assert parse("sum=reduce.cuh:3") == Region("sum", "reduce.cuh", 3, 3)
+    assert parse("sum=reduce.cuh") == Region("sum", "reduce.cuh")
+    table = pcs({("tma.cuh", 2): 1.0, ("/a/tma.cuh", 3): 2.0, ("/a/no_tma.cuh", 2): 4.0, ("tma.cuh", 4): 8.0})
+    found = by_region(table, [parse("load@tma=tma.cuh:2-3")])
+    assert found[["region", "role", "value"]].to_numpy().tolist() == [
+        ["elsewhere in tma.cuh", "", 8.0],
+        ["elsewhere in /a/no_tma.cuh", "", 4.0],
+        ["load", "tma", 2.0],
+        ["load", "tma", 1.0],
+    ]
