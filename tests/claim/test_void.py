@@ -6,13 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from attribution.claim import answers
 from attribution.claim.expectations import claims
-from attribution.claim.void import LIST, read_list, void_reasons
+from attribution.claim.void import LIST, Void, read_list, void_lines, void_reasons, voided
 from attribution.errors import DataError
-from attribution.recording import open_recording
+from attribution.recording import PROTOCOL_VERSION, open_recording
 
 NAME = "host-math-only"
 SHIPPED = Path(__file__).parents[2] / "traces" / NAME
@@ -78,3 +79,72 @@ def test_a_reason_is_needed(tmp_path: Path) -> None:
     (tmp_path / LIST).write_text('[[void]]\nprotocol = 1\nscope = "graph"\nreason = " "\n')
     with pytest.raises(DataError, match="reason must say why"):
         read_list(tmp_path / LIST)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[void]", "cannot be read"),
+        ("void = 3", r"void is 3; allowed are tables \[\[void\]\]"),
+        ("void = [3]", r"entry 1 is 3; allowed are protocol, reason, recording, scope"),
+        (
+            '[[void]]\nprotocol = 1\nscope = "graph"\nreason = "a"\n[[void]]\nprotocol = 1',
+            "entry 2 is .*reason must say why",
+        ),
+        ('[[void]]\nprotocol = 1\nscope = "graph"\nreason = 3', "needs recording = HASH or protocol = NUMBER"),
+        ('[[void]]\nprotocol = 1\nscope = 3\nreason = "a"', "needs recording = HASH or protocol = NUMBER"),
+        ('[[void]]\nprotocol = true\nscope = "graph"\nreason = "a"', "needs recording = HASH or protocol = NUMBER"),
+        (f'[[void]]\nprotocol = {PROTOCOL_VERSION}\nreason = "a"', "raise PROTOCOL_VERSION first"),
+    ],
+)
+def test_each_fault_of_a_list_is_said(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / LIST).write_text(text)
+    with pytest.raises(DataError, match=sentence):
+        read_list(tmp_path / LIST)
+
+
+def test_what_is_no_file_cannot_be_read_and_what_is_not_there_lists_nothing(tmp_path: Path) -> None:
+    assert read_list(tmp_path / LIST) == ()
+    (tmp_path / LIST).mkdir()
+    with pytest.raises(DataError, match="cannot be read"):
+        read_list(tmp_path / LIST)
+
+
+def test_an_entry_names_a_hash_or_a_protocol_and_all_before_it(tmp_path: Path) -> None:
+    before = PROTOCOL_VERSION - 1
+    (tmp_path / LIST).write_text(
+        f'[[void]]\nprotocol = {before}\nreason = "ä"\n[[void]]\nrecording = "x"\nscope = "graph"\nreason = "b"',
+        encoding="utf-8",
+    )
+    old, one = read_list(tmp_path / LIST)
+    assert (old, one) == (Void("ä", protocol=before), Void("b", recording="x", scope="graph"))
+    assert [old.names("x", protocol, scope) for protocol in (before - 1, before, before + 1) for scope in ("", "graph")] == [
+        True, True, True, True, False, False,
+    ]  # fmt: skip
+    # Of one scope only; and no protocol makes up for another hash.
+    assert [one.names(digest, before, scope) for digest in "xy" for scope in ("graph", "event", "")] == [True] + [
+        False
+    ] * 5
+
+
+def test_only_the_scopes_that_are_meant_are_void_and_said(copy: Path) -> None:
+    found = pd.DataFrame(
+        {
+            "scope": ["graph/warm/as-found", "event/warm/as-found", "event/warm/as-found"],
+            "verdict": "faster",
+            "reasons": "the interval excludes 1",
+            "expected": ["time_ratio in [0.5, 0.9]", "time_ratio in [0.5, 0.9]", ""],
+            "expectation": ["supported", "supported", ""],
+        }
+    )
+    listed(copy.parent, f'recording = "{digest(SHIPPED)}"\nscope = "event"')
+    recording = open_recording(copy)
+    out = voided(found, recording)
+    assert out["verdict"].tolist() == ["faster", "void", "void"]
+    assert out["expectation"].tolist() == ["supported", "undecided", ""]
+    said = "voided: the timer was read twice; the interval excludes 1"
+    assert out["reasons"].tolist() == ["the interval excludes 1", said, said]
+    assert found["verdict"].tolist() == ["faster"] * 3  # its own rows
+    assert void_lines(recording, ["graph", "event/cold/as-found"]) == [
+        "void: event/cold/as-found: the timer was read twice"
+    ]
