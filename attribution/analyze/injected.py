@@ -20,9 +20,12 @@ import pandas as pd
 
 from attribution.analyze import believable, lastsm, overlap, slack, spans, tiles
 from attribution.analyze.clock import at_clock_of
+from attribution.analyze.in_part import in_part
 from attribution.analyze.ladder import Rounds, paired, ratio_interval
 from attribution.analyze.traced import events_of, traced_runs
+from attribution.declare import nearest
 from attribution.errors import InputError
+from attribution.measured import TRACED
 from attribution.recording import Recording
 
 DELAYS = {"DELAY_ROLE", "DELAY_CYCLES"}
@@ -128,10 +131,12 @@ def _only_delay(base: dict[str, object], arm: dict[str, object]) -> bool:
 
 
 def _processing(recording: Recording, runs: pd.DataFrame, role: str, mhz: float) -> float:
-    """Mean processing of the role on the SM that finishes last, over traced `runs`; NaN without any, or with waits untraced.
+    """Mean processing of the role on the SM that finishes last, over `runs` that were wholly traced.
 
-    ns, at a clock of `mhz` where clocks are known.  Raises InputError for a role that is not there.
+    NaN without any, or with waits untraced.  ns, at a clock of `mhz` where clocks are known.  Raises InputError for a role
+    that is not there.
     """
+    runs = runs[~runs["run"].isin(in_part(recording).index)]
     if runs.empty:
         return math.nan
     events = recording.table("events")
@@ -160,10 +165,13 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
     """What the sweep predicts of an arm in which the role became faster (or slower), against what was measured of it.
 
     Out: faster (relative, by the role's processing on the last SM), predicted_low, predicted_high, measured, measured_low,
-    measured_high (relative changes of the whole) and verdict `as predicted` or `not as predicted`.  Raises InputError when the
-    role was not traced in both.
+    measured_high (relative changes of the whole) and verdict `as predicted`, `not as predicted`, or `undecided` where one round
+    has no interval.  Raises InputError for the base, an arm that was not run, or a role that was not traced in both.
     """
     runs = recording.table("runs")
+    others = sorted({str(a) for a in runs.loc[runs["question"] == base, "arm"] if not str(a).endswith(TRACED)} - {base})
+    if arm not in others:
+        raise InputError(f"--test-arm {arm}: measured against {base} are {', '.join(others)}{nearest(arm, others)}")
     processing = _processing(recording, traced_runs(recording, base, arm), found.role, found.clock_mhz)
     if math.isnan(processing) or math.isnan(found.processing_ns):
         raise InputError(
@@ -175,6 +183,7 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
     times, _ = at_clock_of(runs, recording.table("times"), base, found.rounds.stage, label)
     both = paired(runs, times, base, [base, arm], found.rounds.stage, label, found.rounds.tick_ns)
     low, value, high = ratio_interval(both.of(arm) - both.of(base), both.of(base))
+    holds = "as predicted" if low <= bounds[1] and bounds[0] <= high else "not as predicted"
     return {
         "arm": arm,
         "faster": faster,
@@ -183,5 +192,5 @@ def prediction_test(recording: Recording, base: str, arm: str, found: Sweep, fit
         "measured": value,
         "measured_low": low,
         "measured_high": high,
-        "verdict": "as predicted" if low <= bounds[1] and bounds[0] <= high else "not as predicted",
+        "verdict": "undecided" if math.isnan(low) else holds,
     }

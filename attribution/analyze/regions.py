@@ -19,6 +19,9 @@ from attribution.errors import DataError, InputError
 EXECUTED = "inst_executed"
 """Nsight's count of executed warp instructions per PC."""
 
+ALL = 2**31 - 1
+"""Behind the last line of any file."""
+
 
 @dataclass(frozen=True)
 class Region:
@@ -27,7 +30,7 @@ class Region:
     name: str
     file: str
     first: int = 1
-    last: int = 2**31 - 1
+    last: int = ALL
     role: str = ""
 
 
@@ -100,8 +103,9 @@ def _labels(pcs: pd.DataFrame, regions: Sequence[Region]) -> tuple[np.ndarray, n
         ends = np.array([f == region.file or f.endswith("/" + region.file) for f in file], dtype=bool)
         inside = ends & (line >= region.first) & (line <= region.last)
         if not inside.any():
+            lines = "" if (region.first, region.last) == (1, ALL) else f" lines {region.first} to {region.last}"
             raise InputError(
-                f"region {region.name}: no counted instruction in {region.file} lines {region.first} to {region.last}; "
+                f"region {region.name}: no counted instruction in {region.file}{lines}; "
                 f"files with lines: {', '.join(sorted(set(file) - {''})) or 'none (build with line information)'}"
             )
         if (both := inside & (taken != "")).any():

@@ -66,7 +66,7 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
     runs = runs[[computes_all(loads(str(flags)), "operator") for flags in runs["flags"]]]
     counted = tables["capacity"][tables["capacity"]["run"].isin(runs["run"])]
     failed = limits.by_layout(runs, limits.failures(runs, counted))
-    label = choose_scope(tables["times"], scope, stage)
+    label = choose_scope(tables["times"], scope, stage) or choose_scope(tables["times"], None, "operator")
     path = limits.exception_path({**tables, "runs": runs}, stage, label)
     against = limits.against_base(recording, {**tables, "runs": runs}, label)
     frames = {"failures": failed, "exception_path": path, "against_base": against}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution.cli.options import Json, Point, open_point
+from attribution.cli.options import Json, Point, open_named, open_point
 from attribution.cli.output import print_json, print_rows
 from attribution.errors import InputError
 from attribution.show.cells import harmless
@@ -85,9 +85,7 @@ def _sides(
     if recording.manifest["kind"] != "run":
         if second is None and len(launches) != 2:
             raise InputError("ingested files have no arms: name a second recording, or --launch twice")
-        from attribution.recording import open_recording
-
-        both = [_metrics(r, kernel_name) for r in (recording, open_recording(second) if second else recording)]
+        both = [_metrics(r, kernel_name) for r in (recording, open_named(second) if second else recording)]
         if launches:
             both = [_launch(t, n) for t, n in zip(both, (launches * 2)[:2], strict=True)]
         return pd.concat([t.astype(object) for t in both], ignore_index=True), (both[0], both[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import planted_gpu
 import pytest
@@ -70,8 +71,18 @@ def test_a_prediction_is_put_to_the_test(recording: Recording) -> None:
     assert float(str(tested["measured_low"])) < truth < float(str(tested["measured_high"]))
     # The same role, far slower than its slack: what holds before the knee no longer does.
     assert prediction_test(recording, "full", "d4", found, fitted)["verdict"] == "not as predicted"
-    with pytest.raises(InputError, match="must be traced"):
-        prediction_test(recording, "full", "undelayed", found, fitted)
+    for arm, reason in (("undelayed", "must be traced"), ("full", "--test-arm full: measured"), ("d5", "nearest: d4")):
+        with pytest.raises(InputError, match=reason):
+            prediction_test(recording, "full", arm, found, fitted)
+
+
+def test_a_prediction_that_one_round_meets_or_misses_is_undecided(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sweep(recording, "full", "topk")
+    fitted = found.fit()
+    monkeypatch.setattr(injected, "ratio_interval", lambda *_: (np.nan, 0.5, np.nan))
+    assert prediction_test(recording, "full", "faster", found, fitted)["verdict"] == "undecided"
 
 
 def test_processing_that_hides_waits_is_no_measure_of_a_delay(
