@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from attribution.analyze.stats import REPORT_LEVEL, ratio_of_sums
+from attribution.analyze.stats import REPORT_LEVEL
 from attribution.declare import nearest
 from attribution.errors import DataError, InputError
 
@@ -167,17 +167,16 @@ def explain(
     found = [[_total(rows, name) for name in (up, down, metric)] for rows in arms]
     have = [all(f[i] is not None for f in found) for i in range(3)]
     if have[0] and have[1]:
-        sums = []
-        for rows in arms:
-            ratio_of_sums([1], [1], _passes(rows, up, down), data_dependent)
-            sums.append((_known(rows, up), _known(rows, down)))
+        for rows in arms if data_dependent else ():
+            _one_pass(rows, up, down)
+        sums = [(_known(rows, up), _known(rows, down)) for rows in arms]
         ranges = tuple(factor_range(*(_per_run(rows, name) for rows in arms)) for name in (up, down))
         found_split = split(sums[0], sums[1], (metric, up, down), ranges=ranges)  # type: ignore[arg-type]
         return replace(found_split, note=_unknown(arms, (up, down), data_dependent))
     if have[2] and (have[0] or have[1]):
         which, name = ("numerator", up) if have[0] else ("denominator", down)
-        for rows in arms:
-            ratio_of_sums([1], [1], _passes(rows, metric, name), data_dependent)
+        for rows in arms if data_dependent else ():
+            _one_pass(rows, metric, name)
         ratios, known = [(_known(arms[0], n), _known(arms[1], n)) for n in (metric, name)]
         found_split = split_implied(ratios, known, (metric, up, down), which)
         return replace(found_split, note=_unknown(arms, (metric, name), data_dependent))
@@ -232,14 +231,16 @@ def _known(rows: pd.DataFrame, name: str) -> float:
     return found
 
 
-def _passes(rows: pd.DataFrame, first: str, second: str) -> tuple[int, int] | None:
-    """A replay pass of each of two metrics that are not of the same passes; None where they are, or neither is known (-1)."""
+def _one_pass(rows: pd.DataFrame, first: str, second: str) -> None:
+    """Raises DataError where the replay passes of two metrics differ: other passes may have changed the data in between."""
     passes = [sorted(set(_chosen(rows, n)["pass_group"].astype(int))) for n in (first, second)]
     if passes[0] == passes[1]:
-        return None
-    different = [p for p in passes[0] if p not in passes[1]] or passes[0]
-    other = [p for p in passes[1] if p not in passes[0]] or passes[1]
-    return different[0], other[0]
+        return
+    one, other = (([p for p in mine if p not in its] or mine)[0] for mine, its in (passes, passes[::-1]))
+    raise DataError(
+        f"inconsistent passes: {first} was counted in pass {one}, {second} in pass {other}, on a kernel whose work depends on "
+        "its data; collect both in one"
+    )
 
 
 def _unknown(arms: tuple[pd.DataFrame, pd.DataFrame], names: tuple[str, str], data_dependent: bool) -> str:

@@ -1,7 +1,7 @@
 """Intervals for paired measurements, and the other statistics that a verdict rests on.
 
 In: numpy arrays, one value per pair (round), in the order in which they were measured.
-Out: `Intervals`, minimum detectable effects, ratios and deviations; NaN where a value is undefined.
+Out: `Intervals`, minimum detectable effects and effects of the order; NaN where a value is undefined.
 Misuse: pass pairs, not pooled samples: clocks wander by more than most effects, and only pairing
 removes that. Keep the order: autocorrelation cannot be seen in sorted values.
 """
@@ -170,27 +170,6 @@ def detectable_effect(values: ArrayLike) -> Floats:
     multiplier = stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)
     effect = multiplier * _standard_error(data, effective)
     return np.where(effect > 0, effect, np.nan)
-
-
-def ratio_of_sums(
-    numerators: ArrayLike,
-    denominators: ArrayLike,
-    passes: tuple[int, int] | None = None,
-    data_dependent: bool = False,
-) -> float:
-    """Sum of the numerators over sum of the denominators, NaN when that is 0.
-
-    A mean of ratios weighs an instance that did nothing like one that did everything. `passes` are
-    the replay passes of the two counters; on a kernel whose work depends on data that other passes
-    may change, two passes cannot be divided. Raises DataError.
-    """
-    if data_dependent and passes is not None and passes[0] != passes[1]:
-        raise DataError(
-            f"inconsistent passes: the numerator was counted in pass {passes[0]}, the denominator "
-            f"in pass {passes[1]}, on a kernel whose work depends on its data; collect both in one"
-        )
-    below = float(np.sum(denominators))
-    return float(np.sum(numerators)) / below if below else float("nan")
 
 
 def order_effects(frame: pd.DataFrame, by: str = "position") -> pd.DataFrame:

@@ -62,6 +62,8 @@ def test_split(before: tuple[float, float], after: tuple[float, float], moved: s
 def test_a_part_of_zero_has_no_factor() -> None:
     with pytest.raises(DataError, match="numerator is 0 before"):
         denominators.split((0, 1), (1, 1))
+    with pytest.raises(DataError, match="denominator is 0 after"):
+        denominators.split((1, 1), (1, 0))
 
 
 def counters(values: dict[str, tuple[float, float]], passes: dict[str, int] | None = None) -> pd.DataFrame:
@@ -161,7 +163,8 @@ def test_a_name_says_the_parts(metric: str, parts: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("up", "down", "named"), [((1, 2), (2, 2), (1, 2)), ((1, 1), (1, 2), (1, 2)), ((3, 3), (4, 4), (3, 4))]
+    ("up", "down", "named"),
+    [((1, 2), (2, 2), (1, 2)), ((1, 1), (1, 2), (1, 2)), ((1, 2), (1, 1), (2, 1)), ((3, 3), (4, 4), (3, 4))],
 )
 def test_the_passes_that_differ_are_named(up: tuple[int, int], down: tuple[int, int], named: tuple[int, int]) -> None:
     rows = [
@@ -171,9 +174,7 @@ def test_the_passes_that_differ_are_named(up: tuple[int, int], down: tuple[int, 
         for i in (0, 1)
     ]
     table = planted_gpu.counted(pd.DataFrame(rows, columns=["run", "metric", "instance", "value", "pass_group"]))
-    with pytest.raises(
-        DataError, match=f"numerator was counted in pass {named[0]}, the denominator in pass {named[1]}"
-    ):
+    with pytest.raises(DataError, match=f"{UP} was counted in pass {named[0]}, {DOWN} in pass {named[1]}, on"):
         denominators.explain(table, arms(table), NAME)
 
 
@@ -190,6 +191,12 @@ def test_passes_that_the_file_does_not_tell_are_said() -> None:
     assert denominators.explain(table, arms(table), NAME, data_dependent=False).note == ""
     half = counters({UP: (800, 800), NAME: (79.6, 91.4)}, {UP: -1, NAME: -1})
     assert "does not say in which replay passes" in denominators.explain(half, arms(half), NAME).note
+    told = counters({UP: (800, 800), DOWN: (1000, 870), NAME: (79.6, 91.4)}, {UP: 3, DOWN: -1, NAME: -1})
+    rest = told[told["metric"] != DOWN]
+    assert denominators.explain(rest, arms(rest), NAME, data_dependent=False).note == ""
+    for table in (told, rest):  # one pass is known and the other is not: they may not be one
+        with pytest.raises(DataError, match="inconsistent passes"):
+            denominators.explain(table, arms(table), NAME)
     known = counters({UP: (800, 800), DOWN: (1000, 870)})
     assert denominators.explain(known, arms(known), NAME).note == ""
 
@@ -210,7 +217,7 @@ def test_what_was_not_collected_is_said_and_absent_is_not_zero() -> None:
         denominators.explain(table, arms(table), NAME)
     marked = counters({UP: (800, 800), DOWN: (1000, 870)})
     marked = marked.assign(state=np.where(marked["metric"] == UP, "absent", "value"))
-    with pytest.raises(InputError, match=f"not collected in both arms: {UP}"):
+    with pytest.raises(InputError, match=f"not collected in both arms: {UP}; "):
         denominators.explain(marked, arms(marked), NAME)
     for count, end in ((6, "m5"), (7, "m5, ...")):
         far = counters({f"m{i}": (1, 1) for i in range(count)})

@@ -98,18 +98,6 @@ def test_detectable_effect_is_found_in_four_of_five() -> None:
     assert np.isnan(stats.detectable_effect([5.0])).all()
 
 
-def test_ratio_of_sums_not_mean_of_ratios() -> None:
-    assert stats.ratio_of_sums([90, 10], [100, 1000]) == pytest.approx(100 / 1100)
-    assert np.isnan(stats.ratio_of_sums([0], [0]))
-
-
-def test_two_passes_of_a_data_dependent_kernel_are_not_divided() -> None:
-    with pytest.raises(DataError, match=r"inconsistent passes.*pass 3.*pass 1"):
-        stats.ratio_of_sums([207], [100], passes=(3, 1), data_dependent=True)
-    assert stats.ratio_of_sums([207], [100], passes=(1, 1), data_dependent=True) == 2.07
-    assert stats.ratio_of_sums([207], [100], passes=(3, 1)) == 2.07
-
-
 def _with_times(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return tables["runs"].merge(tables["times"][["run", "time_ns"]], on="run")
 

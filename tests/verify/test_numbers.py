@@ -123,3 +123,22 @@ def test_an_open_marker_covers_nothing() -> None:
 def test_lines_are_those_of_the_text() -> None:
     text = "a\n<!-- attr show a -->\n```\n1\n```\n<!-- end -->\nthen 3 ms\n"
     assert unmarked(text, parse(text)) == [(7, "3 ms")]
+    assert unmarked("\n3 ms", parse("\n3 ms")) == [(2, "3 ms")]
+
+
+def test_lines_of_cells_are_those_of_the_text_too() -> None:
+    wide = "| a " * 12 + "| ms |\n" + "|---" * 13 + "|\n" + "| 1 " * 12 + "|" + " " * 40 + "17|\n"
+    assert unmarked(wide, parse(wide)) == [(3, "17")]
+    late = "a\n" * 40 + "| ms |\n|---|\n| 17 |\n| 18 |\n"
+    assert unmarked(late, parse(late)) == [(43, "17"), (44, "18")]
+
+
+def test_a_heading_is_what_stands_above_a_rule_and_holds_for_its_own_table() -> None:
+    assert found("| time, ms | Q |\n|---|---|\n| 17 | 4 |\n") == ["17"]
+    assert found("| a | time, ms |\n| x-y | 17 |\n") == []
+    assert found("| time, ms |\n|---|\n| 17 |\n\ntext\n\n| keys |\n|---|\n| 18 |\n") == ["17"]
+    assert found("| keys |\n|---|\n| 17 |\n\ntext\n\n| time, ms |\n|:-:|\n| 18 |\n") == ["18"]
+
+
+def test_a_span_is_no_block_whatever_follows() -> None:
+    assert found("`0.5` is typed\nand so is `0.7`\n") == []
