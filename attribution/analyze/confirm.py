@@ -92,7 +92,7 @@ def exposed(
         both = [arm for arm in (base, lower) if arm + TRACED in timed]
         costs = [f"{_cost_of_tracing(runs, times, base, arm, where):+.1%} of {arm}" for arm in both]
         notes = [f"tracing costs {', '.join(costs)}"] if costs else []
-        if below.empty and len(account):
+        if below.empty:
             notes.append(f"waits and drain only: {lower} has no trace")
         for build in ("", TRACED):
             if build and (account.empty or not {lower + build, base + build} <= timed):

@@ -13,8 +13,11 @@ import pytest
 from attribution.analyze import clock, confirm, ledger
 from attribution.analyze.book import book
 from attribution.analyze.interventions import interventions
+from attribution.errors import DataError
 from attribution.measured import TRACED
-from attribution.recording import Recording
+from attribution.recording import Recording, open_recording
+
+TRACES = Path(__file__).parents[2] / "traces"
 
 VARIANTS = {name: v for name, v in planted_gpu.ladder_variants().items() if name in ("full", "filter_only")}
 ARMS = {"full": 1e6, "filter_only": 0.8e6, "null": 1e6}
@@ -39,6 +42,84 @@ def gpu(tmp_path: Path, cost: float = 0.1, exposed: float = 0.2, clocks: dict[st
     tables["times"] = tables["times"].astype({"run": "int32", "sample": "int32", "time_ns": float, "clock_mhz": float})
     events = planted_gpu.trace(list(mine), 8e4, 8e4 * exposed / (1 - exposed), slots=1, batches=12, ctas=3)
     return planted_gpu.recording(tmp_path / "rec", {**tables, **events}, VARIANTS)
+
+
+def altered(recording: Recording, path: Path, **tables: pd.DataFrame) -> Recording:
+    """The same with other tables."""
+    return planted_gpu.recording(path, {n: recording.table(n) for n in recording.table_names} | tables, VARIANTS)
+
+
+WHERE = confirm.Where("main", "graph", 32.0)
+
+
+@pytest.mark.parametrize("fault", ["a full lane", "a lost pair of records", "another SM"])
+def test_a_trace_that_cannot_be_believed_is_no_witness(tmp_path: Path, fault: str) -> None:
+    recording = gpu(tmp_path)
+    lanes, events = recording.table("lanes"), recording.table("events")
+    faults = {
+        "a full lane": ({"lanes": lanes.assign(capacity=4)}, "lost"),
+        "a lost pair of records": ({"events": events.drop(index=[0, 1])}, "do not hold the records"),
+        "another SM": ({"lanes": lanes.assign(sm_begin=(lanes["sm_begin"] + lanes["role"]) % 3)}, "began on SMs"),
+    }
+    tables, sentence = faults[fault]
+    assert len(confirm.accounts(recording, "full", "full")[0]) == 12
+    with pytest.raises(DataError, match=sentence):
+        confirm.accounts(altered(recording, tmp_path / "wrong", **tables), "full", "full")
+
+
+def test_without_rows_an_account_has_no_finish_and_without_a_trace_there_is_neither(tmp_path: Path) -> None:
+    recording = gpu(tmp_path)
+    account, finish = confirm.accounts(
+        altered(recording, tmp_path / "a", rows=recording.table("rows")[:0]), "full", "full"
+    )
+    assert (len(account), len(finish)) == (12, 0)
+    assert (account["round"].tolist(), account["clock_mhz"].unique().tolist()) == (list(range(12)), [1600.0])
+    assert [len(part) for part in confirm.accounts(recording, "full", "filter_only")] == [0, 0]
+
+
+def test_pairs_are_of_cycles_unless_a_clock_is_missing_and_of_traced_builds_where_both_were_timed(
+    tmp_path: Path,
+) -> None:
+    recording = gpu(tmp_path)
+    tables = {n: recording.table(n) for n in ("runs", "times")}
+    account = confirm.accounts(recording, "full", "full")[0]
+
+    def found(account: pd.DataFrame, runs: pd.DataFrame = tables["runs"]) -> list[tuple[str, str, str]]:
+        asked = confirm.exposed(recording, {**tables, "runs": runs}, "full", ["filter_only", "full"], account, WHERE)
+        assert all(pair.first is not None for pair in asked)
+        return [(pair.term, pair.first.source.rpartition(" ")[2], pair.note) for pair in asked if pair.first]
+
+    plain, traced = found(account)
+    assert plain[:2] == ("exposed above filter_only", "cycles")
+    assert plain[2].endswith("of filter_only; waits and drain only: filter_only has no trace")
+    assert traced == ("exposed above filter_only+trace", "cycles", "")
+    assert [pair[1] for pair in found(account.assign(clock_mhz=math.nan))] == ["time", "time"]
+    assert found(account.iloc[:0]) == [("exposed above filter_only", "cycles", "full has no trace")]
+    untimed = tables["runs"][tables["runs"]["arm"] != "filter_only" + TRACED]
+    assert [pair[0] for pair in found(account, untimed)] == ["exposed above filter_only"]
+
+
+def test_whole_tiles_are_allowed_as_much_as_they_add(tmp_path: Path) -> None:
+    recording = gpu(tmp_path)
+    tables = {n: recording.table(n) for n in ("runs", "times", "counters")}
+    in_batches = tables["runs"].astype({"flags": str}).assign(flags='{"BLOCK_Q": 4}')
+    for runs, batch in ((tables["runs"], 0), (in_batches, 4)):
+        second = confirm.tensor(recording, {**tables, "runs": runs}, "full", 3.06e6, 1.0, WHERE).second
+        assert second is not None
+        # 64 queries at the end of 8192 keys; a tile has 64 keys of 4 rows.
+        useful = sum(8192 - 64 + row + 1 for row in range(64))
+        read = sum(4 * 64 * -(-(8192 - 64 + first + 4) // 64) for first in range(0, 64, 4))
+        assert second.tick == pytest.approx(second.value * (read / useful - 1) if batch else 0.0)
+
+
+def test_sms_are_the_devices_and_on_the_reference_machine_a_knob(tmp_path: Path) -> None:
+    recording = gpu(tmp_path)
+    knobs = pd.DataFrame({"knobs": ['{"sms": 7}']})
+    assert confirm.sms_of(recording, knobs) == 3
+    host = open_recording(TRACES / "host-math-only")
+    assert confirm.sms_of(host, knobs) == 7
+    runs = host.table("runs")
+    assert confirm.sms_of(host, runs) == json.loads(str(runs["knobs"].iloc[0]))["sms"]
 
 
 def pairs(recording: Recording) -> pd.DataFrame:
@@ -85,6 +166,12 @@ def test_equal_shares_have_no_law_of_rows(tmp_path: Path) -> None:
     tail = book(shared, "full", "graph").witnesses.set_index("term").loc["tail by rows"]
     assert tail["verdict"] == "one witness"
     assert "equal share of all work" in tail["note"]
+    finish = confirm.accounts(recording, "full", "full")[1]
+    alone = confirm.tail(shared, "full", finish, WHERE)
+    assert alone.first is not None
+    assert alone.first.source == "trace: last finish minus mean finish"
+    assert alone.first.tick == pytest.approx(2 * 32.0 / finish["finish_ns"].mean())
+    assert confirm.tail(shared, "full", finish.iloc[:0], WHERE).verdict == "no witness"
 
 
 def test_tensor_cycles_against_arithmetic(tmp_path: Path) -> None:
