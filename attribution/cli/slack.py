@@ -53,6 +53,7 @@ def slack(
         )
         print_json(
             {
+                "scope": found.rounds.scope,
                 "arms": records(found.table),
                 "clock_mhz": found.clock_mhz,
                 "slack": vars(fitted),

@@ -52,6 +52,7 @@ def tails(
     if json:
         print_json(
             {
+                "scope": found.rounds.scope,
                 "summary": whole,
                 "sms": sms,
                 "interventions": table,

@@ -52,6 +52,7 @@ class Sources:
     def __init__(self, traces: Path, printed: Printed) -> None:
         self.traces, self._printed = traces, printed
         self._said: dict[tuple[str, ...], str] = {}
+        self._void: dict[tuple[str, str], bool] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="attr-figures-")
 
     def text(self, marker: Marker) -> str:
@@ -67,7 +68,25 @@ class Sources:
         if not rest:
             return _block(self._say(words))
         path, form = _exactly(rest, 2, marker)
-        return written(json.loads(self._say([*words, "--json"])), path, form)
+        said = json.loads(self._say([*words, "--json"]))
+        return written(said if words[0] in SAYING_VOID else self._with_void(said, words), path, form)
+
+    def _with_void(self, said: Any, words: Sequence[str], inside: str = "") -> Any:
+        """What a verb said, with verdict `void` on every row of a scope that is void in a recording it was asked of."""
+        if isinstance(said, list):
+            return [self._with_void(part, words, inside) for part in said]
+        if not isinstance(said, dict):
+            return said
+        scope = str(said.get("scope", inside)).split("/")[0]
+        parts = {key: self._with_void(part, words, scope) for key, part in said.items()}
+        return parts | {"verdict": "void"} if scope and self._is_void(scope, words) else parts
+
+    def _is_void(self, scope: str, words: Sequence[str]) -> bool:
+        named = [word for word in words if Path(word).parent == self.traces and Path(word).is_dir()]
+        for word in named:
+            if (word, scope) not in self._void:
+                self._void[word, scope] = bool(void_reasons(open_recording(Path(word)), scope))
+        return any(self._void[word, scope] for word in named)
 
     def drawn(self, command: str) -> Path:
         """The figure of a command, drawn today.  Raises AttrError."""

@@ -207,6 +207,26 @@ def test_a_voided_recording_may_be_shown_as_void_only(document: Path, traces: Pa
     assert attr("verify", document, "--traces", traces).code == 0
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ladder NAME :: steps[rung=full].time_ns :: ms.1",
+        "ledger NAME :: main[item=remainder].time_ns :: ms.1",
+        "scopes NAME :: scopes[stage=main].time_ns :: ms.1",
+    ],
+)
+def test_a_value_of_a_voided_scope_is_no_source(
+    document: Path, traces: Path, attr: Callable[..., Any], value: str
+) -> None:
+    document.write_text(f"<!-- attr {value.replace('NAME', NAME)} -->0<!-- end -->\n")
+    fails(attr("verify", document, "--traces", traces), "differs")
+    stated = json.loads((traces / NAME / "manifest.json").read_text())["manifest_sha256"]
+    entry = f'[[void]]\nrecording = "{stated}"\nscope = "SCOPE"\nreason = "its clock stood still"\n'
+    for scope, outcome in (("cupti", "differs"), ("graph", "the row is void")):
+        (traces / "VOID.toml").write_text(entry.replace("SCOPE", scope))
+        fails(attr("verify", document, "--traces", traces), outcome)
+
+
 def test_a_report_in_markdown_is_a_document_of_its_own(tmp_path: Path, attr: Callable[..., Any]) -> None:
     text = attr("report", "h200-hello", "--markdown").out
     (tmp_path / "report.md").write_text(f"# A report\n\n{text}", encoding="utf-8")
