@@ -100,11 +100,11 @@ def _in_columns(prose: str) -> dict[tuple[int, int], str]:
 
 
 def _cells(line: str, start: int) -> list[tuple[int, str]]:
-    """(place in the text, content) of the cells of a table's row; none when the line is no row."""
-    if not line.lstrip().startswith("|"):
+    """(place in the text, content) of the cells of a table's row, which need not begin with a bar; none when the line is no row."""
+    if "|" not in line:
         return []
     out, at = [], start
     for cell in re.split(r"(?<!\\)\|", line):
         out.append((at, cell))
         at += len(cell) + 1
-    return out[1:]
+    return out[1:] if line.lstrip().startswith("|") else out

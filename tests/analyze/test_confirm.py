@@ -75,6 +75,10 @@ def test_without_rows_an_account_has_no_finish_and_without_a_trace_there_is_neit
     assert (len(account), len(finish)) == (12, 0)
     assert (account["round"].tolist(), account["clock_mhz"].unique().tolist()) == (list(range(12)), [1600.0])
     assert [len(part) for part in confirm.accounts(recording, "full", "filter_only")] == [0, 0]
+    # A kernel of one role waits for nobody: it has a finish, and no account.
+    one_role = open_recording(TRACES / "h200-hello")
+    account, finish = confirm.accounts(one_role, "vector", "vector")
+    assert (len(account), len(finish) > 0) == (0, True)
 
 
 def test_pairs_are_of_cycles_unless_a_clock_is_missing_and_of_traced_builds_where_both_were_timed(
@@ -192,6 +196,16 @@ def test_tensor_cycles_against_arithmetic(tmp_path: Path) -> None:
     assert found.first.value == pytest.approx(0.6, abs=0.001)
     # Work that was counted and does not appear in the arithmetic is seen.
     assert confirm.tensor(recording, tables, "full", 2.5e6, 1.0, where).verdict == "witnesses disagree"
+    # Other counts of the same: Nsight's percentage, or FLOP of 3 SMs over cycles; rollups only.
+    pipe = "sm__inst_executed_pipe_tensor_x.avg.pct_of_peak_sustained_elapsed"
+    for own in ({pipe: 60.0}, {"mma_flop": 0.6 * 3 * 1020, "sm__cycles_elapsed.max": 1020.0}):
+        rows = [(run, metric, value) for run in mine for metric, value in own.items()]
+        counts = planted_gpu.counted(pd.DataFrame(rows, columns=["run", "metric", "value"]))
+        counts = pd.concat([counts, counts.assign(instance="0", value=7.0)], ignore_index=True)
+        other = confirm.tensor(recording, {**tables, "counters": counts}, "full", 3.06e6, 1.0, where)
+        assert other.first is not None
+        assert other.first.value == pytest.approx(0.6)
+        assert other.first.source == ("counters: " + (pipe if pipe in own else "matrix FLOP / peak / elapsed cycles"))
     # Counters of another stage are not this stage's.
     tables["counters"] = tables["counters"].assign(stage="sample_scores")
     assert confirm.tensor(recording, tables, "full", 3.06e6, 1.0, where).verdict == "one witness"

@@ -140,5 +140,18 @@ def test_a_heading_is_what_stands_above_a_rule_and_holds_for_its_own_table() -> 
     assert found("| keys |\n|---|\n| 17 |\n\ntext\n\n| time, ms |\n|:-:|\n| 18 |\n") == ["18"]
 
 
+@pytest.mark.parametrize("bar", ["|", ""])
+def test_a_number_with_its_unit_in_a_column_with_one_is_told_once(bar: str) -> None:
+    """A table's rows need not begin with a bar, or end with one."""
+    rows = ("Q | time, ms", "---|---", "512 | 17 ms", "512 | 18", "19 | 4")
+    assert found("\n".join(bar + row + bar for row in rows)) == ["17 ms", "18", "4"]
+
+
+def test_neighbours_are_told_each_and_declared_is_what_is_on_one_line() -> None:
+    assert found("5%7%") == ["5%", "7%"]
+    assert found("```\nx = 3\n0.5\n```\n") == ["0.5"]
+    assert found("<!-- attr claim a -->\n```\ntook 5 ms\n```\n<!-- end -->\n") == []
+
+
 def test_a_span_is_no_block_whatever_follows() -> None:
     assert found("`0.5` is typed\nand so is `0.7`\n") == []
