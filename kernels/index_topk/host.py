@@ -223,13 +223,14 @@ class Run:
 def host(inputs: Inputs, shape: Shape, flags: Flags, knobs: Knobs, clock: Clock) -> HostRun:
     """Run the operator that the flags describe.  Output: {"indices": int32 [Q, K]} or {"checksum": number}.
 
-    Raises InputError for a scorer that is not this kernel's.
+    Raises InputError for a scorer or selector that is not this kernel's.
     """
-    if flags["SCORER"] != "own":
-        raise InputError(
-            f"SCORER = {flags['SCORER']} is another project's kernel, which the reference machine does not have: "
-            "measure this variant on a GPU, or set SCORER = own"
-        )
+    for name, here, whose in (("SCORER", "own", "another project's kernel"), ("SELECTOR", "torch", "another kernel")):
+        if flags[name] != here:
+            raise InputError(
+                f"{name} = {flags[name]} is {whose}, which the reference machine does not have: "
+                f"measure this variant on a GPU, or set {name} = {here}"
+            )
     run = Run(inputs, shape, flags, knobs, clock)
     whole = run.matrix is not None
     if not whole:

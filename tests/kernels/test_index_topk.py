@@ -275,8 +275,10 @@ def test_every_pair_of_flag_values_runs_or_is_refused(index_topk: Kernel) -> Non
         except InputError as error:
             assert "refused" in str(error)
             continue
-        if overrides.get("SCORER", "own") != "own":
-            with pytest.raises(InputError, match="SCORER = deep_gemm is another project's kernel"):
+        if {"SCORER", "SELECTOR"} & set(overrides):
+            with pytest.raises(
+                InputError, match="is another (project's )?kernel, which the reference machine does not"
+            ):
                 run(index_topk, inputs, overrides, shape)
             continue
         flags, measured = run(index_topk, inputs, overrides, shape)
@@ -285,12 +287,14 @@ def test_every_pair_of_flag_values_runs_or_is_refused(index_topk: Kernel) -> Non
     assert ran > 20
 
 
-def test_the_reference_machine_says_that_it_has_no_scorer_of_others(index_topk: Kernel) -> None:
+def test_the_reference_machine_says_that_it_has_no_scorer_or_selector_of_others(index_topk: Kernel) -> None:
     inputs = index_topk.inputs(SHAPE, "normal", 4)
     unfused = {"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False}
     with pytest.raises(InputError, match="SCORER = deep_gemm is another project's kernel"):
         run(index_topk, inputs, {**unfused, "SCORER": "deep_gemm"})
-    run(index_topk, inputs, {**unfused, "SCORER": "own"})
+    with pytest.raises(InputError, match="SELECTOR = topk is another kernel, .* or set SELECTOR = torch"):
+        run(index_topk, inputs, {**unfused, "SELECTOR": "topk"})
+    run(index_topk, inputs, {**unfused, "SCORER": "own", "SELECTOR": "torch"})
 
 
 @pytest.mark.parametrize(("stages", "warpgroups", "legal"), [(3, 2, False), (1, 2, False), (4, 2, True), (3, 1, True)])
