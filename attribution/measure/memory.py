@@ -58,7 +58,7 @@ class SharedMemory:
 
         class Shared(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                return _empty(take, args, kwargs or {}) if _is_ours(func, kwargs) else func(*args, **(kwargs or {}))
+                return _empty(take, args, kwargs) if _is_ours(func, kwargs) else func(*args, **(kwargs or {}))
 
         self._rooms.rewind()
         with Shared():

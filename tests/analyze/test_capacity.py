@@ -25,6 +25,9 @@ def test_causes_of_single_rows() -> None:
     found = capacity.causes(counts, capacity=736, spill=0, k=1024, valid=valid)
     assert list(found) == ["fits", "underflow", "row", "underflow", "fits", "segment"]
     assert list(capacity.causes(counts, 736, 264, 1024, valid))[5] == "fits"
+    # As many as all segments hold do fit the row; one more does not.
+    full = np.array([[740, 732], [740, 733]])
+    assert list(capacity.causes(full, 736, 0, 1024, valid[:2])) == ["segment", "row"]
 
 
 def test_published_overflow_rows_and_their_cost() -> None:
@@ -139,6 +142,33 @@ def test_cost_of_a_failure_and_of_the_path_when_nothing_fails() -> None:
     assert found["failing_rows"] == 2
     free = capacity.exception_path(planted(cost_ns=0.0)).set_index("arm").loc["full"]
     assert free["per_failure_low_ns"] < 0 < free["per_failure_high_ns"]
+
+
+def test_rows_of_all_limits_fail_and_runs_without_a_time_or_a_count_are_left_out() -> None:
+    tables = planted()
+    rows, runs = tables["capacity"].astype({"limit": str}), tables["runs"]
+    rows.loc[(rows["limit"] == "row") & rows["run"].isin(runs.loc[runs["round"] % 2 == 0, "run"]), "failures"] = 1
+    uncounted, untimed = (int(runs.loc[(runs["arm"] == "full") & (runs["round"] == n), "run"].iloc[0]) for n in (0, 1))
+    rows = rows[rows["run"] != uncounted]
+    times = tables["times"][tables["times"]["run"] != untimed]
+    found = capacity.exception_path({**tables, "capacity": rows, "times": times}).set_index("arm").loc["full"]
+    assert (found["runs"], found["failing_rows"]) == (18, 2.5)
+    assert found["per_failure_low_ns"] < found["per_failure_ns"] < found["per_failure_high_ns"]
+    of = (
+        times.merge(runs[["run", "arm"]], on="run")
+        .query("arm == 'full' and run != @uncounted")
+        .groupby("stage")["time_ns"]
+        .sum()
+    )
+    assert found["share"] == pytest.approx(of["repair"] / of["operator"])
+
+
+def test_the_interval_of_a_slope_is_students() -> None:
+    x, y = np.array([0.0, 1, 2]), np.array([0.0, 1, 3])
+    low, slope, high = capacity._slope(x, y)
+    half = stats.t.ppf(0.975, 1) * stats.linregress(x, y).stderr
+    assert (low, slope, high) == pytest.approx((1.5 - half, 1.5, 1.5 + half))
+    assert np.isnan([capacity._slope(x[:2], y[:2])[i] for i in (0, 2)]).all()
 
 
 def test_a_cost_is_not_invented_where_failures_never_vary() -> None:

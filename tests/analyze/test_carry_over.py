@@ -73,6 +73,15 @@ def test_a_runs_time_is_the_median_of_its_samples(recording: Recording) -> None:
     pd.testing.assert_frame_equal(carry_over(of(runs, late)), carry_over(recording))
 
 
+def test_main_counts_as_the_operator_does_and_a_run_without_a_time_is_left_out(recording: Recording) -> None:
+    runs, times = recording.table("runs"), recording.table("times").astype({"stage": str})
+    main = carry_over(of(runs, times.assign(stage="main")))
+    pd.testing.assert_frame_equal(main.drop(columns="stage"), carry_over(recording).drop(columns="stage"))
+    assert set(main["stage"]) == {"main"}
+    lost = carry_over(of(runs, times[times["run"] != 5]))
+    pd.testing.assert_frame_equal(lost, carry_over(of(runs[runs["run"] != 5], times)))
+
+
 def test_scopes_are_told_apart_by_instrument_cache_and_clock(recording: Recording) -> None:
     runs, times = recording.table("runs"), recording.table("times").astype({"scope": str, "cache": str, "clock": str})
     for other in ({"scope": "event"}, {"cache": "cold"}, {"clock": "equal-clock"}):
@@ -94,6 +103,9 @@ def test_rounds_of_two_distributions_or_shapes_are_not_one(recording: Recording)
         again = runs.assign(run=runs["run"] + last, **other)
         both = of(pd.concat([runs, again]), pd.concat([times, times.assign(run=times["run"] + last)]))
         assert unbalanced(both) == []
+        cut = pd.concat([runs, again])
+        (text,) = unbalanced(of(cut[cut["round"] < 7], both.table("times")))
+        assert "an arm is at one position 4 to 6 times" in text  # twice 2 to 3
 
 
 def test_the_verb_prints_them(attr: Any) -> None:

@@ -61,8 +61,9 @@ def test_a_world_where_another_rival_rules_is_not_given_to_the_rows(planted: str
     assert wrong.loc[planted, "verdict"] in ("survives", "not tested")
 
 
-def test_what_varies_together_is_not_told_apart() -> None:
-    table = pd.DataFrame({"busiest_sm_rows": [4.0, 6, 8, 10], "ctas": [40.0, 60, 80, 100]})
+@pytest.mark.parametrize("ctas", [[40.0, 60, 80, 100], [100.0, 80, 60, 40]], ids=["alike", "against"])
+def test_what_varies_together_is_not_told_apart(ctas: list[float]) -> None:
+    table = pd.DataFrame({"busiest_sm_rows": [4.0, 6, 8, 10], "ctas": ctas})
     found = law.compare(table.assign(time_ns=100 + 10 * table["busiest_sm_rows"]))
     assert list(found["verdict"]) == ["survives", "survives"]
     twins = dict(zip(("busiest_sm_rows", "ctas"), ("number of CTAs", "rows on the busiest SM"), strict=True))
@@ -101,6 +102,22 @@ def test_what_the_others_cannot_fit_is_not_predicted() -> None:
     errors = law.held_out(np.array([4.0, 4, 8]), np.array([[10.0, 12, 20]]), [0, 1, 2])
     assert errors[0, :2] == pytest.approx([12 / 10 - 1, 10 / 12 - 1])
     assert np.isnan(errors[0, 2])
+
+
+def test_what_is_predicted_nowhere_is_not_tested_and_in_part_by_what_is() -> None:
+    table = pd.DataFrame({"busiest_sm_rows": [4.0, 4, 8], "time_ns": [140.0, 140, 180]})
+    (nowhere,) = law.compare(table, groups=[0, 0, 1]).to_dict("records")
+    assert (nowhere["verdict"], nowhere["tested"]) == ("not tested", 0)
+    assert nowhere["reason"] == "without the held-out ones it takes one value only"
+    assert np.isnan([nowhere["error_rms"], nowhere["error_max"]]).all()
+    (in_part,) = law.compare(table).to_dict("records")
+    assert (in_part["verdict"], in_part["tested"], in_part["error_max"]) == ("survives", 2, pytest.approx(0, abs=1e-9))
+
+
+def test_a_tail_explains_its_share_of_a_change() -> None:
+    half = law.tail_only(8, 7, (8 / 7) ** 2)
+    assert (half["explained"], half["unexplained_factor"]) == pytest.approx((0.5, 8 / 7))
+    assert np.isnan(law.tail_only(8, 7, 1.0)["explained"])
 
 
 def test_too_few_interventions() -> None:

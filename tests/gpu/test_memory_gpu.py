@@ -43,18 +43,19 @@ def test_only_torch_empty_on_the_gpu_is_shared() -> None:
         with memory.arm():
             one = torch.empty((3, 5), dtype=torch.float32, device="cuda")
             two = torch.empty(7, dtype=torch.int64, device=torch.device("cuda", 0))
+            three = torch.empty([2, 3], dtype=torch.int8, device="cuda")
             own = (
                 torch.zeros(4, device="cuda"),
                 torch.full((2,), 3.0, device="cuda"),
-                torch.empty(5),
-                torch.empty((0, 3), device="cuda"),
+                torch.empty(5, dtype=torch.int8),
+                torch.empty((0, 3), dtype=torch.int32, device="cuda"),
             )
         assert (one.shape, one.dtype, two.shape, two.dtype) == ((3, 5), torch.float32, (7,), torch.int64)
-        assert own[3].shape == (0, 3)
-        made.append((one.data_ptr(), two.data_ptr(), own))
-    (first, second, mine), (again, twice, others) = made
-    assert (first, second) == (again, twice)
-    assert first != second
+        assert (three.shape, three.dtype, own[3].shape, own[3].dtype) == ((2, 3), torch.int8, (0, 3), torch.int32)
+        made.append((one.data_ptr(), two.data_ptr(), three.data_ptr(), own))
+    (first, second, third, mine), (again, twice, thrice, others) = made
+    assert (first, second, third) == (again, twice, thrice)
+    assert len({first, second, third}) == 3
     assert {t.data_ptr() for t in mine[:3]}.isdisjoint(t.data_ptr() for t in others[:3])
     assert torch.empty(4, device="cuda").data_ptr() not in (first, second)
 
