@@ -20,7 +20,12 @@ def interval_ms(row: Mapping[str, Any], name: str) -> str:
     value, low, high = (row[f"{name}{part}_ns"] / 1e6 for part in ("", "_low", "_high"))
     if value != value:
         return DASH
-    return f"{value:.3f}" if low != low else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    bounds = [low, high] if low == low else []
+    largest = max((abs(x) for x in (value, *bounds) if math.isfinite(x)), default=0.0)
+    # Microseconds in three places, and two digits of what is shorter than ten of them.
+    places = 3 if not 0 < largest < 0.01 else min(6, 1 - math.floor(math.log10(largest)))
+    text = [f"{x:.{places}f}" for x in (value, *bounds)]
+    return f"{text[0]} [{text[1]}, {text[2]}]" if bounds else text[0]
 
 
 def account_ms(row: Mapping[str, Any]) -> str:

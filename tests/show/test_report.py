@@ -302,6 +302,10 @@ def test_ingested_files_have_a_report_of_their_own(tmp_path: Path, attr: Callabl
     [
         (interval_ms({"t_ns": 1.5e6, "t_low_ns": 1e6, "t_high_ns": 2e6}, "t"), "1.500 [1.000, 2.000]"),
         (interval_ms({"t_ns": 1.5e6, "t_low_ns": float("nan"), "t_high_ns": float("nan")}, "t"), "1.500"),
+        (interval_ms({"t_ns": 1e4, "t_low_ns": -2e3, "t_high_ns": 2e4}, "t"), "0.010 [-0.002, 0.020]"),
+        (interval_ms({"t_ns": -8.9e3, "t_low_ns": -9.2e3, "t_high_ns": -8.6e3}, "t"), "-0.0089 [-0.0092, -0.0086]"),
+        (interval_ms({"t_ns": 109.0, "t_low_ns": 12.0, "t_high_ns": 201.0}, "t"), "0.00011 [0.00001, 0.00020]"),
+        (interval_ms({"t_ns": 0.0, "t_low_ns": 0.0, "t_high_ns": 0.0}, "t"), "0.000 [0.000, 0.000]"),
         (interval_ms(dict.fromkeys(("t_ns", "t_low_ns", "t_high_ns"), float("nan")), "t"), DASH),
         (interval_share(0.123, 0.12, 0.13), "12.30 % [12.00, 13.00]"),
         (interval_share(float("nan"), 0.0, 0.0), DASH),
@@ -310,7 +314,21 @@ def test_ingested_files_have_a_report_of_their_own(tmp_path: Path, attr: Callabl
         (text(True), "yes"),
         (text([1.0, 2]), "1, 2"),
     ],
-    ids=["ms", "ms-alone", "ms-unknown", "share", "share-unknown", "ratio", "none", "bool", "list"],
+    ids=[
+        "ms",
+        "ms-alone",
+        "ms-10us",
+        "ms-short",
+        "ms-shorter",
+        "ms-zero",
+        "ms-unknown",
+        "share",
+        "share-unknown",
+        "ratio",
+        "none",
+        "bool",
+        "list",
+    ],
 )
 def test_cells(cell: str, shown: str) -> None:
     assert cell == shown
