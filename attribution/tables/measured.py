@@ -89,7 +89,10 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         run=("int32", "run"),
         cta=("int32", "CTA"),
         sm=("int16", "SM that ran it"),
-        rows=("int32", "rows of output it worked on"),
+        rows=(
+            "int32",
+            "rows of output it worked on; where only some CTAs were traced (TRACE = 2) those of others are in it, and it is not read",
+        ),
     ),
     "checks": table(
         run=("int32", "run"),
