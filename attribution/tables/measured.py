@@ -91,7 +91,7 @@ MEASURED: Mapping[str, Mapping[str, Column]] = {
         sm=("int16", "SM that ran it"),
         rows=(
             "int32",
-            "rows of output it worked on; where only some CTAs were traced (TRACE = 2) those of others are in it, and it is not read",
+            "rows of output it worked on; where only some CTAs were traced (TRACE = 2) those of others are in it, and it is unread",
         ),
     ),
     "checks": table(
