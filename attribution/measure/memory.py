@@ -44,46 +44,46 @@ class Rooms:
 
 
 class SharedMemory:
-    """`Rooms` on the GPU that is current."""
+    """`Rooms` on one kind of device: the GPU that is current, or for tests the host."""
 
-    def __init__(self) -> None:
-        self._rooms = Rooms(_bytes)
+    def __init__(self, kind: str = "cuda") -> None:
+        self._kind = kind
+        self._rooms = Rooms(self._bytes)
 
     @contextmanager
     def arm(self) -> Iterator[None]:
-        """Inside, `torch.empty(shape, dtype=..., device=a CUDA device)` takes shared memory, from the first room on."""
+        """Inside, `torch.empty(shape, dtype=..., device=...)` on such a device takes shared memory, from the first room on."""
         from torch.overrides import TorchFunctionMode
 
-        take = self._rooms.take
+        ours, empty = self._is_ours, self._empty
 
         class Shared(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                return _empty(take, args, kwargs) if _is_ours(func, kwargs) else func(*args, **(kwargs or {}))
+                return empty(args, kwargs) if ours(func, kwargs) else func(*args, **(kwargs or {}))
 
         self._rooms.rewind()
         with Shared():
             yield
 
+    def _bytes(self, count: int) -> Any:
+        import torch
 
-def _bytes(count: int) -> Any:
-    import torch
+        return torch.empty(count, dtype=torch.uint8, device=self._kind)
 
-    return torch.empty(count, dtype=torch.uint8, device="cuda")
+    def _is_ours(self, func: Any, kwargs: Any) -> bool:
+        import torch
 
+        if func is not torch.empty or not kwargs or not set(kwargs) <= {"dtype", "device"}:
+            return False
+        return str(torch.device(kwargs.get("device") or "cpu")).startswith(self._kind)
 
-def _is_ours(func: Any, kwargs: Any) -> bool:
-    import torch
+    def _empty(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """torch.empty(*args, **kwargs) in the next room."""
+        import torch
 
-    if func is not torch.empty or not kwargs or not set(kwargs) <= {"dtype", "device"}:
-        return False
-    return str(torch.device(kwargs.get("device") or "cpu")).startswith("cuda")
-
-
-def _empty(take: Callable[[int], Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """torch.empty(*args, **kwargs) in memory from `take`."""
-    import torch
-
-    shape = tuple(args[0]) if isinstance(args[0], (tuple, list)) else args
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    memory = take(math.prod(shape) * dtype.itemsize)
-    return memory.view(dtype).view(shape) if memory.numel() else torch.empty(shape, dtype=dtype, device=memory.device)
+        shape = tuple(args[0]) if isinstance(args[0], (tuple, list)) else args
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        memory = self._rooms.take(math.prod(shape) * dtype.itemsize)
+        if not memory.numel():
+            return torch.empty(shape, dtype=dtype, device=memory.device)
+        return memory.view(dtype).view(shape)

@@ -1,8 +1,12 @@
-"""Which memory the n-th tensor of an arm gets; the tensors themselves are tests/gpu/test_memory_gpu.py's."""
+"""Which memory the n-th tensor of an arm gets; with torch also the tensors, on the host (a GPU: tests/gpu/test_memory_gpu.py)."""
 
 from __future__ import annotations
 
-from attribution.measure.memory import Rooms
+import functools
+
+import pytest
+
+from attribution.measure.memory import Rooms, SharedMemory
 
 
 class Block:
@@ -50,3 +54,36 @@ def test_what_finds_its_room_too_small_gets_another_one_and_leaves_the_first_to_
         places.append(shared.take(size)[0])
     assert places == [0, 1, 0, 1]
     assert made == [128, 1024]
+
+
+def test_torch_empty_on_the_device_shares_and_nothing_else_does() -> None:
+    torch = pytest.importorskip("torch")
+    memory, made = SharedMemory("cpu"), []
+    for fill in (1, 2):
+        with memory.arm():
+            empty = functools.partial(torch.empty, device="cpu", dtype=torch.int32)
+            some = [
+                empty((3, 5)),
+                empty(7),
+                torch.empty([2, 2], device=torch.device("cpu")),
+                torch.empty(4, 2, dtype=torch.float16),
+            ]
+            own = [torch.zeros(4), torch.full((2,), 3.0), torch.empty(4, pin_memory=False), torch.empty_like(some[0])]
+            nothing = empty((0, 3))
+        assert [tuple(t.shape) for t in some] == [(3, 5), (7,), (2, 2), (4, 2)]
+        assert [t.dtype for t in some] == [torch.int32, torch.int32, torch.float32, torch.float16]
+        assert (nothing.shape, nothing.dtype) == ((0, 3), torch.int32)
+        some[1].fill_(fill)
+        made.append((some, own))
+    (first, mine), (second, others) = made
+    assert [t.data_ptr() for t in first] == [t.data_ptr() for t in second]
+    assert len({t.data_ptr() for t in (*first, *mine, *others)}) == 12
+    assert first[1].tolist() == [2] * 7  # the first arm's tensor holds what the second one left
+    assert torch.empty(7, dtype=torch.int32, device="cpu").data_ptr() != first[1].data_ptr()
+
+
+def test_a_kind_of_device_leaves_the_others_alone() -> None:
+    torch = pytest.importorskip("torch")
+    with SharedMemory("cuda").arm():
+        one, two = (torch.empty(64, device="cpu") for _ in range(2))
+    assert one.data_ptr() != two.data_ptr()
