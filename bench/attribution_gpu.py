@@ -10,23 +10,21 @@ Misuse: rows of the same recording are paired; two of these recordings were meas
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from attribution.build import build
 from attribution.declare import FlagValue, Kernel, Variant
 from attribution.errors import AttrError
 from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import probe, sweep, watch
 from attribution.measure.jobfile import REST, Options
 from attribution.measure.runs import planned_runs
-from attribution.plan import Overrides, Plan, json_text, plan
+from attribution.plan import Overrides, Plan, plan
+from bench.gpu import compiled
 
 RUNGS = ("load_only", "math_only", "score_only", "filter_only", "select_only")
 MECHANISMS = (
@@ -148,12 +146,8 @@ RECORDINGS = {
 
 def builds(asked: Iterable[Asked], kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> int:
     """Compile what these recordings run, all cores at it, so that no worker compiles; returns how many builds there are."""
-    flags = {}
-    for one in asked:
-        for run in planned_runs(one.plans(kernel, variants, sms)[0], one.traced_rounds):
-            flags[json_text(run.arm.flags)] = run.arm.flags
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return len({made.identity for made in pool.map(lambda one: build(kernel, one), flags.values())})
+    runs = (run for one in asked for run in planned_runs(one.plans(kernel, variants, sms)[0], one.traced_rounds))
+    return compiled(kernel, (run.arm.flags for run in runs))
 
 
 def record(name: str, asked: Asked, kernel: Kernel, variants: Mapping[str, Variant], sms: int, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Parts of the benchmarks on a GPU: inputs, a captured graph, paired rounds of replays, the practical FP8 ceiling.
+"""Parts of the benchmarks on a GPU: builds, inputs, a captured graph, paired rounds of replays, the practical FP8 ceiling.
 
 In: torch and a GPU.  Out: milliseconds by arm and round, and ratios of the same round.
 Arms of a round run in a fresh random order.
@@ -9,14 +9,27 @@ are replayed: a graph does not keep them alive.
 from __future__ import annotations
 
 import math
+import os
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from attribution.build import build
+from attribution.declare import Flags, Kernel
+from attribution.plan import json_text
 
 ROUNDS = 21
 KEPT: list[Any] = []
 """Tensors of `ceiling`'s graph."""
+
+
+def compiled(kernel: Kernel, wanted: Iterable[Flags]) -> int:
+    """Compile what is wanted on all cores, so that who runs it does not; returns how many builds there are.  Raises BuildError."""
+    flags = {json_text(one): one for one in wanted}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return len({made.identity for made in pool.map(lambda one: build(kernel, one), flags.values())})
 
 
 def normal(rows: int, keys: int, seed: int = 0) -> dict[str, Any]:

@@ -9,21 +9,19 @@ Misuse: nothing is tuned and nothing is concluded here; what was expected is in 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from attribution.build import build
 from attribution.declare import Kernel, Variant
 from attribution.load import load_kernel, load_variants, shipped_root
 from attribution.measure import probe, watch
 from attribution.measure.jobfile import Options
 from attribution.measure.runs import planned_runs
-from attribution.plan import Overrides, Plan, json_text, plan
+from attribution.plan import Overrides, Plan, plan
+from bench.gpu import compiled
 
 SHAPE = {"q": 4096, "n": 32768}
 SMS = 132
@@ -68,12 +66,9 @@ RECORDINGS = {
 
 def builds(names: Iterable[str], kernel: Kernel, variants: Mapping[str, Variant], sms: int) -> int:
     """Compile what these recordings run, all cores at it, so that no worker compiles; returns how many builds there are."""
-    flags = {}
-    for asked in (RECORDINGS[name] for name in names):
-        for run in planned_runs(asked.plan(kernel, variants, sms), asked.traced_rounds):
-            flags[json_text(run.arm.flags)] = run.arm.flags
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return len({made.identity for made in pool.map(lambda one: build(kernel, one), flags.values())})
+    all_asked = (RECORDINGS[name] for name in names)
+    runs = (run for one in all_asked for run in planned_runs(one.plan(kernel, variants, sms), one.traced_rounds))
+    return compiled(kernel, (run.arm.flags for run in runs))
 
 
 def main(arguments: list[str]) -> None:

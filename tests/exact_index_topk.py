@@ -6,9 +6,7 @@ that STORE_SCORES writes in the same arithmetic.  Rows that repair touched (stat
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,7 @@ from attribution.build import build
 from attribution.declare import Kernel
 from attribution.load import load_kernel, module_of
 from attribution.measure.prepared import Module, Prepared
+from bench.gpu import compiled
 
 Items = tuple[tuple[str, Any], ...]
 STORE = {"STORE_SCORES": True, "FILTER": False, "SELECT": False, "EMIT": False}
@@ -71,8 +70,7 @@ def compile_all(root: Path, wanted: Iterable[Mapping[str, Any]]) -> None:
     """Put what tests will need into the cache, on all cores."""
     kernel = load_kernel(root, "index_topk")
     needed = {i for flags in wanted for i in (items(flags), *scorers(flags))}
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(lambda i: build(kernel, kernel.resolve_flags(dict(i))), needed))
+    compiled(kernel, (kernel.resolve_flags(dict(i)) for i in needed))
 
 
 def hot_warp(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pandas as pd
 from attribution.analyze import confirm, lastsm, ledger, roofline, witness
 from attribution.analyze.interventions import choose_scope
 from attribution.analyze.ladder import rungs
+from attribution.analyze.pairing import means
 from attribution.analyze.stats import intervals
 from attribution.recording import Recording
 
@@ -70,7 +71,7 @@ def book(recording: Recording, base: str, scope: str | None = None, peak: Peak |
     tables = {n: recording.table(n) for n in ("runs", "times", "counters", "checks")}
     variants, tick = recording.manifest["variants"], float(recording.manifest["machine"]["tick_ns"])
     chosen = choose_scope(tables["times"], scope, "main")
-    if scope is not None and _is(ledger.ONE_TIMELINE, scope):
+    if scope is not None and means(ledger.ONE_TIMELINE, scope):
         chosen = choose_scope(tables["times"], None, "main")
     where = confirm.Where("main", chosen, tick)
     known = _ceilings(recording, tables, peak or Peak())
@@ -99,14 +100,10 @@ def _operator(
     stages = times["stage"].astype(str).groupby(labels).agg(set)
     whole = [str(k) for k, found in stages.items() if everything <= found]
     if scope is None and recording.manifest["protocol"] < ledger.SINCE:
-        whole = [k for k in whole if not _is(ledger.ONE_TIMELINE, k)]
-    for label in sorted(whole, key=lambda k: (not _is(scope or ledger.ONE_TIMELINE, k), k != where.scope)):
+        whole = [k for k in whole if not means(ledger.ONE_TIMELINE, k)]
+    for label in sorted(whole, key=lambda k: (not means(scope or ledger.ONE_TIMELINE, k), k != where.scope)):
         return ledger.operator_account(tables, base, label, where.tick_ns)
     return pd.DataFrame(columns=["item", "time_ns", "low_ns", "high_ns", "share", "verdict", "reason", "scope"])
-
-
-def _is(scope: str, label: str) -> bool:
-    return scope in (label, label.split("/")[0])
 
 
 def useful_flop(recording: Recording, counters: pd.DataFrame) -> float:

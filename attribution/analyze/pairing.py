@@ -12,11 +12,16 @@ import pandas as pd
 from attribution.errors import DataError
 
 
+def means(scope: str, label: str) -> bool:
+    """Whether `scope`, an instrument or a label (instrument/cache/clock), means this label."""
+    return scope in (label, label.split("/")[0])
+
+
 def scopes(times: pd.DataFrame, scope: str | None = None) -> list[str]:
     """Labels (instrument/cache/clock) of the scopes there are; with `scope`, an instrument or a label, of those it means."""
     parts = times[["scope", "cache", "clock"]].drop_duplicates().astype(str)
     labels = ["/".join(part) for part in parts.to_numpy().tolist()]
-    return [x for x in labels if scope is None or scope in (x, x.split("/")[0])]
+    return [x for x in labels if scope is None or means(scope, x)]
 
 
 def scoped(times: pd.DataFrame, scope: str | None) -> pd.DataFrame:

@@ -110,11 +110,13 @@ def run(
 
 
 def answers_question(recording: Recording, row: Mapping[str, Any]) -> bool:
-    """On a GPU every scope has its own row; the question is answered in the first of graph and event that was measured."""
+    """On a GPU every scope has its own row; the question is answered in the one that a stopping rule would look at."""
     if recording.manifest["machine"]["kind"] == "host":
         return True
-    scopes = recording.manifest["measuring"]["scopes"]
-    return str(row["scope"]).split("/")[0] == ("graph" if "graph" in scopes else scopes[0])
+    from attribution.measure.jobfile import Options
+
+    primary, _ = Options(scopes=tuple(recording.manifest["measuring"]["scopes"])).primary
+    return str(row["scope"]).split("/")[0] == primary
 
 
 def remarks(recording: Recording) -> list[str]:

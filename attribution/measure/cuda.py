@@ -215,7 +215,7 @@ class CudaMachine:
     def _left(self, made: Sequence[tuple[Prepared, dict[str, Any]]]) -> Iterator[Measured]:
         """What each arm leaves behind, executed once more as it was timed: its memory is that of all arms."""
         for last, tables in made:
-            yield guarded(lambda last=last, tables=tables: _left(last, tables))  # type: ignore[misc]
+            yield guarded(lambda last=last, tables=tables: _once_more(last, tables))  # type: ignore[misc]
 
     def _rows(self, sets: Sequence[Sequence[Prepared]], timed: timing.Timed) -> list[list[timing.Row]]:
         """The samples of each arm in all timed scopes: one pass over the arms after another."""
@@ -258,7 +258,7 @@ class CudaMachine:
                 cold.check_rate(max(moved, 0), row.time_ns, self._facts["peak_memory_bytes_per_s"])
 
 
-def _left(last: Prepared, tables: Mapping[str, Any]) -> Measured:
+def _once_more(last: Prepared, tables: Mapping[str, Any]) -> Measured:
     last.poison()
     last.again()
     counted = {"counters": facts.counted(last), "capacity": facts.capacity(last)}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attribution.analyze.pairing import scoped
-from attribution.build import build
 from attribution.load import load_kernel, load_variants
 from attribution.measure import watch
 from attribution.measure.cuda import CudaMachine
@@ -17,8 +15,9 @@ from attribution.measure.jobfile import Options
 from attribution.measure.memory import SharedMemory
 from attribution.measure.probe import Gpu, find
 from attribution.measure.runs import planned_runs
-from attribution.plan import Arm, Overrides, Plan, json_text, plan
+from attribution.plan import Arm, Overrides, Plan, plan
 from attribution.recording import Recording
+from bench.gpu import compiled
 
 GPU = find()
 pytestmark = pytest.mark.skipif(not isinstance(GPU, Gpu), reason=str(GPU))
@@ -29,9 +28,7 @@ def planned(root: Path, names: list[str], q: int) -> Plan:
     assert isinstance(GPU, Gpu)
     kernel, knobs = load_kernel(root, "index_topk"), {"sms": GPU.sms, "ctas": GPU.sms}
     asked = plan(kernel, load_variants(root, kernel), names, Overrides({"q": q, "n": 8192}, {}, knobs, rounds=2))
-    flags = {json_text(run.arm.flags): run.arm.flags for run in planned_runs(asked, 1)}
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda one: build(kernel, one), flags.values()))
+    compiled(kernel, (run.arm.flags for run in planned_runs(asked, 1)))
     return asked
 
 
