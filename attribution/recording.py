@@ -31,11 +31,9 @@ PROTOCOL_VERSION = 3
 """Raised when the way of measuring changes, so that older recordings can be told apart and voided.
 
 1: the samples of one arm in all scopes, then the next arm.  2: in each scope the arms of a round right behind one another,
-and graphs instantiated anew for every round.  3: scope cupti replays the operator's graph; before, its steps ran eagerly, and
-its operator was their union, without gaps.
+and graphs instantiated anew for every round.  3: on a GPU all arms have their tensors in one memory, and scope cupti replays
+the operator's graph; before, its steps ran eagerly, and its operator was their union, without gaps.
 """
-ONE_SCOPE: Mapping[int, str] = {3: "cupti"}
-"""Protocols that changed one scope and nothing else: recordings without it are alike before and after."""
 
 KEPT_ROWS = 50_000
 """Rows of a table that stays in memory once it was read: reading a small one costs more than it does."""
@@ -201,7 +199,7 @@ def check_alike(first: Recording, second: Recording) -> None:
             for part in key:
                 value = value.get(part) if isinstance(value, Mapping) else None
             values.append(value)
-        if values[0] != values[1] and not (key == ("protocol",) and _alike_but_for_scopes(first, second)):
+        if values[0] != values[1]:
             name, shown = ".".join(key), [json.dumps(v, sort_keys=True) for v in values]
             if max(map(len, shown)) > 80:
                 shown = [hashlib.sha256(s.encode()).hexdigest()[:12] for s in shown]
@@ -209,13 +207,6 @@ def check_alike(first: Recording, second: Recording) -> None:
                 f"{first.path.name} and {second.path.name} are unlike: {name} is {shown[0]} and {shown[1]}; "
                 "compare runs of one machine, protocol and source only"
             )
-
-
-def _alike_but_for_scopes(first: Recording, second: Recording) -> bool:
-    """Whether all that changed from the one's protocol to the other's are scopes that neither of them has."""
-    low, high = sorted(r.manifest["protocol"] for r in (first, second))
-    there = {s for r in (first, second) for s in r.manifest.get("measuring", {}).get("scopes", ())}
-    return all(ONE_SCOPE.get(p) not in {None, *there} for p in range(low + 1, high + 1))
 
 
 def each_once(recordings: Sequence[Recording]) -> None:
@@ -244,7 +235,6 @@ def merge(recordings: Sequence[Recording], path: Path) -> Recording:
         next_run += int(runs["run"].max()) + 1
         next_round += int(runs["round"].max()) + 1
     extra = {k: v for k, v in recordings[0].manifest.items() if k not in ("schema", "kind", "tables")}
-    extra["protocol"] = min(r.manifest["protocol"] for r in recordings)
     extra["merged_from"] = [r.path.name for r in recordings]
     tables = {name: pd.concat([f.astype(object) for f in frames]) for name, frames in parts.items()}
     return write_tables(path, recordings[0].manifest["kind"], tables, extra)
