@@ -68,11 +68,17 @@ def test_torch_empty_on_the_device_shares_and_nothing_else_does() -> None:
                 torch.empty([2, 2], device=torch.device("cpu")),
                 torch.empty(4, 2, dtype=torch.float16),
             ]
-            own = [torch.zeros(4), torch.full((2,), 3.0), torch.empty(4, pin_memory=False), torch.empty_like(some[0])]
+            own = [
+                torch.zeros(4, device="cpu"),
+                torch.full((2,), 3.0, device="cpu"),
+                torch.empty(4, pin_memory=False),
+                torch.empty_like(some[0]),
+            ]
             nothing = empty((0, 3))
         assert [tuple(t.shape) for t in some] == [(3, 5), (7,), (2, 2), (4, 2)]
         assert [t.dtype for t in some] == [torch.int32, torch.int32, torch.float32, torch.float16]
         assert (nothing.shape, nothing.dtype) == ((0, 3), torch.int32)
+        assert (own[0].tolist(), own[1].tolist()) == ([0.0] * 4, [3.0] * 2)
         some[1].fill_(fill)
         made.append((some, own))
     (first, mine), (second, others) = made
