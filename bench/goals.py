@@ -5,6 +5,7 @@ Out: a table (what, measured, goal, met); all samples in milliseconds as JSON in
 Every round runs all arms of a shape in a fresh random order, as graph replays; a ratio is the median of the rounds' ratios, which
 meets a goal or not: where the goal lies inside the interval beside it, these rounds alone do not tell.
 Each operator that selects is checked against the reference before its first and after its last timed round.
+The arms of the project's own kernels share memory (measure/memory.py), so that none is faster by where its own lies.
 Seeds and, in `unseen`, shapes are not those that the kernel was tuned on.
 Misuse: without a GPU it says so and exits with 1; nothing is estimated.
 """
@@ -27,6 +28,7 @@ from attribution.build import build
 from attribution.declare import Flags
 from attribution.launch import Call, Launch, Operator
 from attribution.load import load_kernel, module_of, shipped_root
+from attribution.measure.memory import SharedMemory
 from attribution.measure.prepared import Module, Prepared
 from attribution.measure.probe import Gpu, find
 from bench.gpu import ROUNDS, ceiling, graph, median_interval, normal, ratio, ratios
@@ -63,6 +65,7 @@ class Shape:
         self.gpu = module_of(self.kernel, "gpu")
         self.size, self.inputs = {"q": rows, "n": keys}, normal(rows, keys, SEED + rows + keys)
         self.flags = self.kernel.resolve_flags({})
+        self.memory = SharedMemory()
         self.kept: list[Prepared] = []  # a graph does not keep its tensors alive
         self.full = self.arm()
         self.checked: list[Prepared] = []
@@ -71,7 +74,8 @@ class Shape:
 
     def arm(self, leave_out: str = "", **overrides: Any) -> Prepared:
         flags = self.kernel.resolve_flags(overrides)
-        made = self.gpu.operator(self.inputs, self.size, flags, {})
+        with self.memory.arm():
+            made = self.gpu.operator(self.inputs, self.size, flags, {})
         return self.ready(replace(made, steps=tuple(s for s in made.steps if s.stage != leave_out)), flags)
 
     def ready(self, made: Operator, flags: Flags) -> Prepared:
@@ -93,7 +97,8 @@ class Shape:
         self.wrong += [f"{c.name}: {c.detail}" for c in found if not c.passed]
 
     def failed_rows(self) -> int:
-        """Rows that the operator repaired in its last run; all its runs have the same inputs."""
+        """Rows that the operator repairs; run for this, as another arm may have run in its memory since."""
+        self.full.run()
         return self.full.operator.counts["repair", "repaired_rows"]()
 
     def scratch_bytes(self) -> int:
@@ -120,7 +125,8 @@ class Shape:
     def others(self) -> dict[str, Callable[[], None]]:
         """The pipelines of the own scorer with each selector of another project that is installed, checked."""
         flags = self.kernel.resolve_flags(UNFUSED)
-        made = module_of(self.kernel, "operator").make(self.inputs, flags, {})
+        with self.memory.arm():
+            made = module_of(self.kernel, "operator").make(self.inputs, flags, {})
         problem = {"scores": made.scores, "start": self.inputs["k_start"], "end": self.inputs["k_end"]}
         arms = {}
         for name, selection in others(problem, self.gpu.ARCH).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,6 +164,7 @@ def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkey
         kernel=SimpleNamespace(resolve_flags=lambda flags: {**flags, "TRACE": 0}),
         gpu=SimpleNamespace(ARCH="sm_90a"),
         inputs={"k_start": 0, "k_end": 1},
+        memory=SimpleNamespace(arm=nullcontext),
         kept=[],
         check=checked.append,
     )
