@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised when the way of measuring changes, so that older recordings can be told apart and voided.
 
 1: the samples of one arm in all scopes, then the next arm.  2: in each scope the arms of a round right behind one another,

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attribution.build import build
 from attribution.declare import Flags
@@ -44,6 +44,25 @@ MATH_ONLY: dict[str, Any] = {"REDUCE": False, **SCORE_ONLY}
 UNFUSED: dict[str, Any] = {"STORE_SCORES": True, **SCORE_ONLY, "SELECTOR": "topk"}
 """A scorer, then the fastest selector of docs/selectors.md."""
 Times = dict[str, list[float]]
+
+
+def nothing() -> None: ...
+
+
+class Arm(NamedTuple):
+    """What is timed, and what runs right before it each time and is not."""
+
+    replay: Callable[[], None]
+    before: Callable[[], None] = nothing
+
+
+def whole(prepared: Prepared) -> Arm:
+    return Arm(prepared.graph())
+
+
+def main_alone(prepared: Prepared) -> Arm:
+    """Main reads what the stages before it left: behind its own operator, as arms share memory."""
+    return Arm(prepared.graph("main"), prepared.graph())
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,7 @@ class Shape:
         kept = {t.data_ptr() for t in (*self.inputs.values(), self.full.operator.output["indices"])}
         return sum(t.numel() * t.element_size() for t in self.full.tensors() if t.data_ptr() not in kept)
 
-    def scorer(self) -> Callable[[], None] | None:
+    def scorer(self) -> Arm | None:
         """DeepGEMM's scorer alone, or None where it is not installed."""
         try:
             import deep_gemm  # type: ignore[import-not-found,unused-ignore]
@@ -114,15 +133,15 @@ class Shape:
         x = self.inputs
         keys, bounds = (x["k"], x["k_scale"]), (x["k_start"], x["k_end"])
         made = graph(lambda: deep_gemm.fp8_mqa_logits(x["q"], keys, x["w"], *bounds, clean_logits=False))
-        return lambda: made.replay()
+        return Arm(lambda: made.replay())
 
-    def unfused(self, scorer: str) -> Callable[[], None]:
+    def unfused(self, scorer: str) -> Arm:
         """The pipeline of this scorer (`own` or `deep_gemm`), checked."""
         made = self.arm(**UNFUSED, SCORER=scorer)
         self.check(made)
-        return made.graph()
+        return whole(made)
 
-    def others(self) -> dict[str, Callable[[], None]]:
+    def others(self) -> dict[str, Arm]:
         """The pipelines of the own scorer with each selector of another project that is installed, checked."""
         flags = self.kernel.resolve_flags(UNFUSED)
         with self.memory.arm():
@@ -133,13 +152,13 @@ class Shape:
             steps = (*made.launches, Call("select", selection.run))
             prepared = self.ready(Operator(steps, {"indices": selection.output["indices"]}), flags)
             self.check(prepared)
-            arms[f"unfused_own with {name}"] = prepared.graph()
+            arms[f"unfused_own with {name}"] = whole(prepared)
         return arms
 
-    def times(self, more: dict[str, Callable[[], None]]) -> Times:
+    def times(self, more: dict[str, Arm]) -> Times:
         again = self.arm()
         self.check(again)
-        arms = {"full": self.full.graph(), "again": again.graph(), "main": self.full.graph("main"), **more}
+        arms = {"full": whole(self.full), "again": whole(again), "main": main_alone(self.full), **more}
         arms |= {"unfused_own": self.unfused("own"), **self.others()}
         if scorer := self.scorer():
             arms |= {"scorer": scorer, "unfused_deep_gemm": self.unfused("deep_gemm")}
@@ -155,20 +174,22 @@ def pipeline_of(arm: str) -> str:
     return f"{scorer} scorer and {selector or 'kernel topk'}"
 
 
-def paired(arms: dict[str, Callable[[], None]]) -> Times:
+def paired(arms: dict[str, Arm]) -> Times:
     """Milliseconds of every round by arm; the replays of a round follow each other without a pause."""
     import torch
 
-    for replay in arms.values():
-        replay()
+    for arm in arms.values():
+        arm.before()
+        arm.replay()
     times: Times = {name: [] for name in arms}
     order, shuffle = list(arms), random.Random(0)
     for _ in range(ROUNDS):
         shuffle.shuffle(order)
         stamps = {n: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for n in order}
         for name in order:
+            arms[name].before()
             stamps[name][0].record()
-            arms[name]()
+            arms[name].replay()
             stamps[name][1].record()
         torch.cuda.synchronize()
         for name, (begin, end) in stamps.items():
@@ -190,13 +211,13 @@ def against_scorer(what: str, times: Times, most: float) -> Row:
     return below(f"{what}: operator / scorer, faster in {wins} of {ROUNDS}", ratios(times, "full", "scorer"), most)
 
 
-def largest(shape: Shape) -> dict[str, Callable[[], None]]:
+def largest(shape: Shape) -> dict[str, Arm]:
     peak = graph(ceiling())
     return {
-        "score_only": shape.arm(**SCORE_ONLY).graph("main"),
-        "math_only": shape.arm(**MATH_ONLY).graph("main"),
-        "without_repair": shape.arm("repair").graph(),
-        "ceiling": lambda: peak.replay(),
+        "score_only": main_alone(shape.arm(**SCORE_ONLY)),
+        "math_only": main_alone(shape.arm(**MATH_ONLY)),
+        "without_repair": whole(shape.arm("repair")),
+        "ceiling": Arm(lambda: peak.replay()),
     }
 
 
@@ -250,7 +271,7 @@ def table(kept: dict[str, Any]) -> Iterator[Row]:
         what = f"Q {rows} N {keys}" + (" (unseen)" if (rows, keys) in UNSEEN else "")
         more = largest(shape) if (rows, keys) == LARGEST else {}
         if (rows, keys) == TRACED:
-            more["traced"] = shape.arm(TRACE=1).graph("main")
+            more["traced"] = main_alone(shape.arm(TRACE=1))
         times = shape.times(more)
         kept["milliseconds"][f"{rows}x{keys}"] = times
         yield against_scorer(what, times, most)

@@ -5,7 +5,8 @@ Seen on an H200: equal builds of one 380 us kernel, each with memory of its own,
 memory by nothing that could be measured (docs/findings/0018).
 The n-th tensor of an arm begins where the n-th one of any other arm does, whatever their sizes; rooms are powers of two, and a
 tensor that finds its room too small gets another one.  What is made with values in it (zeros, full) stays the arm's own.
-Misuse: what an arm leaves in shared memory is there until another arm runs: check an output right behind its execution.
+Misuse: what an arm leaves in shared memory is there until another arm runs: check an output right behind its execution, and run
+the whole operator before one of its stages runs alone (docs/findings/0020).
 """
 
 from __future__ import annotations

@@ -69,14 +69,21 @@ class Timed:
     began: Began = lambda i: None
 
 
+def _nothing() -> None: ...
+
+
 @dataclass(frozen=True)
 class Turn:
-    """One arm in a pass: `events` a sample, about `calls` things to enqueue for each execution, `copies` to rotate over."""
+    """One arm in a pass: `events` a sample, about `calls` things to enqueue for each execution, `copies` to rotate over.
+
+    `before()` enqueues what is not timed and has to have run before the turn.
+    """
 
     one: One
     events: int
     calls: int
     copies: int = 1
+    before: Callable[[], None] = _nothing
 
     def warm_ups(self, longest_ns: float) -> int:
         """All copies once and in order, so that a cold protocol's first sample is cold as well."""
@@ -124,14 +131,19 @@ def graph_samples(
 
 
 def _replayed(copies: Sequence[Prepared], stage: str) -> Turn:
+    """A stage alone reads what the stages before it left: in memory that all arms share, what its own operator leaves now."""
     replays = [one.graph(stage) for one in copies]
+
+    def before() -> None:
+        for copy in copies if stage != "operator" else ():
+            copy.again()
 
     def one(i: int, record: Callable[[], None]) -> None:
         record()
         replays[i % len(replays)]()
         record()
 
-    return Turn(one, 2, 4, len(copies))
+    return Turn(one, 2, 4, len(copies), before)
 
 
 def call_samples(function: Callable[[], Any], stamps: Stamps, samples: int) -> list[Sample]:
@@ -161,6 +173,7 @@ def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[list[S
 def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> list[Sample]:
     import torch
 
+    turn.before()
     late = []
     made = [[torch.cuda.Event(enable_timing=True) for _ in range(turn.events)] for _ in range(samples)]
     stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (turn.calls + 1) * ENQUEUE_NS))

@@ -116,7 +116,7 @@ def test_each_operator_that_selects_is_checked_again_behind_the_last_round(monke
         shape = object.__new__(goals.Shape)
         shape.__dict__.update(gpu=Found(), inputs={}, size={}, flags={}, checked=[], wrong=[], full=made[0])
         waiting = iter(made[1:])
-        shape.__dict__.update(arm=lambda waiting=waiting, **_: next(waiting), scorer=lambda: lambda: None)
+        shape.__dict__.update(arm=lambda waiting=waiting, **_: next(waiting), scorer=lambda: goals.Arm(lambda: None))
         shape.__dict__.update(others=dict)
 
         def timed(arms: dict[str, object], arm: Arm = made[broken]) -> dict[str, list[float]]:
@@ -169,7 +169,7 @@ def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkey
         check=checked.append,
     )
     arms = shape.others()
-    assert arms == {"unfused_own with one": run}
+    assert arms == {"unfused_own with one": goals.Arm(run)}
     assert asked == [(scores, "sm_90a")]
     assert [p.operator.output for p in checked] == [{"indices": out}]
     assert [step if isinstance(step, str) else step.stage for step in checked[0].operator.steps] == ["launch", "select"]

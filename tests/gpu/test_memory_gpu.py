@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from attribution.analyze.pairing import scoped
+from attribution.launch import Call, Operator
 from attribution.load import load_kernel, load_variants
-from attribution.measure import watch
+from attribution.measure import timing, watch
 from attribution.measure.cuda import CudaMachine
 from attribution.measure.jobfile import Options
 from attribution.measure.memory import SharedMemory
+from attribution.measure.prepared import Prepared
 from attribution.measure.probe import Gpu, find
 from attribution.measure.runs import planned_runs
 from attribution.plan import Arm, Overrides, Plan, plan
@@ -75,6 +77,24 @@ def test_equal_builds_are_given_the_same_memory(root: Path) -> None:
     shared = set(held["full"]) & set(held["null"])
     assert len(shared) > len(held["full"]) / 2  # the others were made with values in them
     assert shared <= set(held["no_spill"])
+
+
+def test_a_stage_alone_reads_what_its_own_operator_left(root: Path) -> None:
+    """Of two arms with one memory main copies what the stage before it wrote there."""
+    import torch
+
+    made, _, _ = machine(root, Options(scopes=("graph",)))
+
+    def arm(value: float) -> Prepared:
+        with made.memory.arm():
+            left = torch.empty(4, device="cuda")
+        out = torch.zeros(4, device="cuda")
+        steps = (Call("first", lambda: left.fill_(value)), Call("main", lambda: out.copy_(left)))
+        return Prepared(made.kernel, Operator(steps, {"out": out}), None)
+
+    both = [[arm(1.0)], [arm(2.0)]]
+    timing.graph_samples(both, made.stamps, timing.Timed(2), ["main", "main"])
+    assert [one.operator.output["out"].tolist() for (one,) in both] == [[1.0] * 4, [2.0] * 4]
 
 
 def test_copies_for_a_cold_cache_have_memory_of_their_own(root: Path) -> None:

@@ -109,6 +109,31 @@ def test_a_sample_that_the_card_reached_before_it_was_enqueued_is_flagged_and_ke
     conform("times", pd.DataFrame(timing.times_rows(rows[:1], "warm", clocks.Reading())).assign(run=0))
 
 
+class Replayed:
+    """Stands for a `Prepared` whose graphs tell the card what was replayed."""
+
+    def __init__(self, card: Card, name: str) -> None:
+        self.card, self.name = card, name
+
+    def graph(self, stage: str = "operator") -> Any:
+        return lambda: self.card.log.append(f"{self.name} {stage}")
+
+    def again(self) -> None:
+        self.graph()()
+
+
+def test_a_stage_alone_is_replayed_behind_its_own_operator(card: Card) -> None:
+    """What main reads is in memory that the arm before may have written to; the operator needs nothing before it."""
+    arms: Any = [[Replayed(card, "a"), Replayed(card, "a'")], [Replayed(card, "b")]]
+    timing.graph_samples(arms, card, Timed(2), ["main", "main"])  # type: ignore[arg-type]
+    turns = " ".join(x for x in card.log if "rest" not in x).split(" sync")
+    assert turns[0] == "a operator a' operator hold a main a' main a main a' main"
+    assert turns[1].startswith(" b operator hold b main")
+    card.log.clear()
+    timing.graph_samples(arms[1:], card, Timed(1), ["operator"])  # type: ignore[arg-type]
+    assert card.log[0] == "hold"
+
+
 @pytest.mark.parametrize(
     ("longest_ns", "copies", "warm"),
     [(1e4, 1, 3), (2e6, 1, 2), (8e6, 1, 1), (0.0, 1, 3), (8e6, 5, 5)],
