@@ -10,6 +10,7 @@ Misuse: a time of main behind another operator is a time of nothing; that is wha
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -78,8 +79,14 @@ def asked(mine: str, last: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"ended": f"no end in {LIMIT_S} s"}
     if done.returncode:
-        return {"ended": next((x for x in reversed(done.stderr.splitlines()) if "CUDA" in x), done.stderr[-200:])}
+        return {"ended": done.stderr[-400:]}
     return {"milliseconds": json.loads(done.stdout.splitlines()[-1])}
+
+
+def reason(ended: str) -> str:
+    """What CUDA said when a process ended, or all that is known of it."""
+    said = re.search(r"CUDA (?:error|warning): ([^(\n]+)", ended)
+    return said.group(1).strip() if said else ended
 
 
 def rows(pairs: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, str]]:
@@ -88,7 +95,7 @@ def rows(pairs: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, str]]:
     for mine, by in pairs.items():
         own = by[mine].get("milliseconds")
         for last, found in by.items():
-            said = found.get("ended", "no time of its own to compare with")
+            said = reason(found.get("ended", "no time of its own to compare with"))
             if own and "milliseconds" in found:
                 said = f"{statistics.median(found['milliseconds']) / statistics.median(own):.3f}"
             out.append({"what": f"main of {mine} behind {last}", "measured": said})
