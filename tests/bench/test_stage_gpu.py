@@ -7,7 +7,8 @@ from bench import stage_gpu
 
 def test_a_pair_is_told_against_main_behind_its_own_operator() -> None:
     times = {"milliseconds": [1.0, 2.0, 9.0]}
-    pairs = {"a": {"a": times, "b": {"milliseconds": [1.0, 1.0, 8.0]}, "c": {"ended": "[W1] Warning: CUDA warning: an illegal access (function x)\n"}}}
+    ended = {"ended": "[W1] Warning: CUDA warning: an illegal access (function x)\n"}
+    pairs = {"a": {"a": times, "b": {"milliseconds": [1.0, 1.0, 8.0]}, "c": ended}}
     assert stage_gpu.rows(pairs) == [
         {"what": "main of a behind a", "measured": "1.000"},
         {"what": "main of a behind b", "measured": "0.500"},
