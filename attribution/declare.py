@@ -97,6 +97,14 @@ class Check:
     passed: bool
     detail: str
 
+    @classmethod
+    def of_rows(cls, name: str, right: Any) -> Check:
+        """Whether every row is right.  right: bool [rows] of numpy or torch, which is read back."""
+        rows = right.tolist()
+        wrong = [row for row, fine in enumerate(rows) if not fine]
+        what = f"{len(wrong)} of {len(rows)} rows wrong, first {wrong[0]}" if wrong else f"all {len(rows)} rows"
+        return cls(name, not wrong, what)
+
 
 @dataclass(frozen=True)
 class Entry:

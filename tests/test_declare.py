@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny import tiny
 
-from attribution.declare import Axis, Event, Flag, Kernel
+from attribution.declare import Axis, Check, Event, Flag, Kernel
 from attribution.errors import InputError
 
 SHAPE = {"n": Axis(64, "elements", least=1, multiple=32)}
@@ -66,3 +67,8 @@ def test_an_axis_has_a_greatest_value() -> None:
     assert Axis(1, "n").check("n", 2**31 - 1) == 2**31 - 1
     with pytest.raises(InputError, match="<= 2147483647"):
         Axis(1, "n").check("n", 2**31)
+
+
+def test_a_check_of_rows_says_how_many_are_wrong_and_which_is_the_first() -> None:
+    assert Check.of_rows("count", np.array([True, True])) == Check("count", True, "all 2 rows")
+    assert Check.of_rows("count", np.array([True, False, False])) == Check("count", False, "2 of 3 rows wrong, first 1")

@@ -52,7 +52,8 @@ def check_selection(call: IndexCall, selected: Any, top_k: int) -> list[Check]:
     named = {
         "selected_count": count, "inside_bounds": inside, "unique": unique, "among_the_best": best, "none_missing": none_missing,
     }  # fmt: skip
-    return [_rows(name, good, where) for name, good in named.items()]
+    checks = (Check.of_rows(name, good) for name, good in named.items())
+    return [dataclasses.replace(check, detail=f"{where}: {check.detail}") for check in checks]
 
 
 @dataclass
@@ -75,9 +76,3 @@ def check_logits(logits: Any, reference: Any) -> Check:
     return Check(
         "first_token_logits", far <= LOGITS_TOLERANCE, f"{far:.2e} of the norm from those of the checked request"
     )
-
-
-def _rows(name: str, good: Any, where: str) -> Check:
-    bad = (~good).nonzero()[:, 0].tolist()
-    what = f"all {len(good)} rows" if not bad else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
-    return Check(name, not bad, f"{where}: {what}")

@@ -102,10 +102,10 @@ def check(inputs: Inputs, output: Any, reference: Any, shape: Shape, flags: Flag
     room = 2 * TOLERANCE[str(flags["REDUCE_MATH"])] * scores.masked_fill(scores == -torch.inf, 0).abs().amax(1, True)
     best = ((mine >= kth - room) | (kth == -torch.inf)).all(1)
     return [
-        _rows("selected_count", count),
-        _rows("inside_bounds", inside),
-        _rows("unique", unique),
-        _rows("among_the_best", best),
+        Check.of_rows("selected_count", count),
+        Check.of_rows("inside_bounds", inside),
+        Check.of_rows("unique", unique),
+        Check.of_rows("among_the_best", best),
     ]
 
 
@@ -119,9 +119,3 @@ def _rung(output: Any, flags: Flags) -> Check:
         return Check("status", failed == 0, f"{failed} rows are marked as failed on a rung that selects nothing")
     folded = int(output["checksum"].item())
     return Check("checksum", folded != 0, f"{folded}: what the rung computed, folded; 0 is nothing")
-
-
-def _rows(name: str, good: Any) -> Check:
-    bad = (~good).nonzero()[:, 0].tolist()
-    what = f"all {len(good)} rows" if not bad else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
-    return Check(name, not bad, what)

@@ -77,21 +77,9 @@ def check_indices(inputs: Inputs, indices: NDArray[np.int32], ref: Reference, k:
     got = np.where(filled, np.take_along_axis(ref.scores, safe, axis=1), -np.inf)
     top = -np.sort(-ref.scores, axis=1)[:, :k]
     same = (-np.sort(-got, axis=1) == top).all(axis=1)
-
-    def rows(name: str, good: NDArray[np.bool_]) -> Check:
-        bad = np.flatnonzero(~good)
-        what = f"all {len(good)} rows" if not len(bad) else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
-        return Check(name, not len(bad), what)
-
-    return [
-        rows(
-            "selected_count",
-            (filled.sum(axis=1) == wanted) & ((indices == -1) | filled).all(axis=1),
-        ),
-        rows("inside_bounds", inside.all(axis=1)),
-        rows("unique", ~twice),
-        rows("top_k_scores", same),
-    ]
+    count = (filled.sum(axis=1) == wanted) & ((indices == -1) | filled).all(axis=1)
+    good = {"selected_count": count, "inside_bounds": inside.all(axis=1), "unique": ~twice, "top_k_scores": same}
+    return [Check.of_rows(name, rows) for name, rows in good.items()]
 
 
 def _checksum(inputs: Inputs, ref: Reference, shape: Shape, flags: Flags) -> int | float:

@@ -25,7 +25,6 @@ class Arrays:
     take: Callable[[Any, Any], Any]
     where: Callable[[Any, Any, Any], Any]
     integers: Callable[[Any], Any]
-    bad: Callable[[Any], list[int]]
 
 
 NUMPY = Arrays(
@@ -33,7 +32,6 @@ NUMPY = Arrays(
     take=lambda a, at: np.take_along_axis(a, at, axis=1),
     where=np.where,
     integers=lambda a: a.astype(np.int64),
-    bad=lambda good: np.flatnonzero(~good).tolist(),
 )
 
 
@@ -46,7 +44,6 @@ def torch_arrays() -> Arrays:
         take=lambda a, at: torch.take_along_dim(a, at, 1),
         where=torch.where,
         integers=lambda a: a.long(),
-        bad=lambda good: (~good).nonzero()[:, 0].tolist(),
     )
 
 
@@ -63,14 +60,8 @@ def judge(arrays: Arrays, inputs: Inputs, indices: Any, reference: Any, k: int) 
     got = -arrays.sort(-arrays.where(filled, got, -np.inf))
     same = (got[:, : reference.shape[1]] == reference).all(1)
     return [
-        _rows(arrays, "selected_count", count),
-        _rows(arrays, "inside_bounds", inside),
-        _rows(arrays, "unique", unique),
-        _rows(arrays, "values", same),
+        Check.of_rows("selected_count", count),
+        Check.of_rows("inside_bounds", inside),
+        Check.of_rows("unique", unique),
+        Check.of_rows("values", same),
     ]
-
-
-def _rows(arrays: Arrays, name: str, good: Any) -> Check:
-    bad = arrays.bad(good)
-    what = f"all {len(good)} rows" if not bad else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
-    return Check(name, not bad, what)

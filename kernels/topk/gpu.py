@@ -128,14 +128,8 @@ def check(inputs: Inputs, output: Any, reference: Any, shape: Shape, flags: Flag
     got = torch.where(filled[:, :width], ordered(chosen), -1).sort(1, descending=True).values
     best = torch.where(filled[:, :width], reference, -1)
     return [
-        _rows("count", ((out == -1) != filled).all(1)),
-        _rows("inside_bounds", (((out >= begin) & (out < end)) | ~filled).all(1)),
-        _rows("unique", ~((order[:, 1:] == order[:, :-1]) & (order[:, 1:] >= 0)).any(1)),
-        _rows("top_k_scores", (got == best).all(1)),
+        Check.of_rows("count", ((out == -1) != filled).all(1)),
+        Check.of_rows("inside_bounds", (((out >= begin) & (out < end)) | ~filled).all(1)),
+        Check.of_rows("unique", ~((order[:, 1:] == order[:, :-1]) & (order[:, 1:] >= 0)).any(1)),
+        Check.of_rows("top_k_scores", (got == best).all(1)),
     ]
-
-
-def _rows(name: str, good: Any) -> Check:
-    bad = (~good).nonzero()[:, 0].tolist()
-    what = f"all {len(good)} rows" if not bad else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
-    return Check(name, not bad, what)

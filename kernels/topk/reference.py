@@ -37,9 +37,4 @@ def check(
         good["unique"][row] = len(np.unique(chosen)) == len(chosen)
         got = ordered_keys(inputs["scores"][row][chosen[inside]])
         good["top_k_scores"][row] = np.array_equal(np.sort(got)[::-1], wanted)
-    return [Check(name, bool(rows.all()), _rows(rows)) for name, rows in good.items()]
-
-
-def _rows(good: NDArray[np.bool_]) -> str:
-    bad = np.flatnonzero(~good)
-    return f"all {len(good)} rows" if not len(bad) else f"{len(bad)} of {len(good)} rows wrong, first {bad[0]}"
+    return [Check.of_rows(name, rows) for name, rows in good.items()]
