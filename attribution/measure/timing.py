@@ -69,21 +69,18 @@ class Timed:
     began: Began = lambda i: None
 
 
-def _nothing() -> None: ...
-
-
 @dataclass(frozen=True)
 class Turn:
     """One arm in a pass: `events` a sample, about `calls` things to enqueue for each execution, `copies` to rotate over.
 
-    `before()` enqueues what is not timed and has to have run before the turn.
+    before: executions, not timed, that have to have run before the turn; each takes about as long as a sample.
     """
 
     one: One
     events: int
     calls: int
     copies: int = 1
-    before: Callable[[], None] = _nothing
+    before: Sequence[Callable[[], None]] = ()
 
     def warm_ups(self, longest_ns: float) -> int:
         """All copies once and in order, so that a cold protocol's first sample is cold as well."""
@@ -133,10 +130,7 @@ def graph_samples(
 def _replayed(copies: Sequence[Prepared], stage: str) -> Turn:
     """A stage alone reads what the stages before it left: in memory that all arms share, what its own operator leaves now."""
     replays = [one.graph(stage) for one in copies]
-
-    def before() -> None:
-        for copy in copies if stage != "operator" else ():
-            copy.again()
+    before = [copy.again for copy in copies] if stage != "operator" else []
 
     def one(i: int, record: Callable[[], None]) -> None:
         record()
@@ -165,7 +159,8 @@ def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[list[S
         warm = turn.warm_ups(timed.longest_ns)
         samples = _run_turn(stamps, turn, timed.samples, warm)
         out.append(samples)
-        work_ns = sum(sum(sample.spans_ns) for sample in samples) * (1 + warm / timed.samples)
+        unseen = warm + len(turn.before)
+        work_ns = sum(sum(sample.spans_ns) for sample in samples) * (1 + unseen / timed.samples)
         time.sleep(timed.rest * work_ns * 1e-9)
     return out
 
@@ -173,7 +168,8 @@ def run_pass(stamps: Stamps, turns: Sequence[Turn], timed: Timed) -> list[list[S
 def _run_turn(stamps: Stamps, turn: Turn, samples: int, warm: int) -> list[Sample]:
     import torch
 
-    turn.before()
+    for execution in turn.before:
+        execution()
     late = []
     made = [[torch.cuda.Event(enable_timing=True) for _ in range(turn.events)] for _ in range(samples)]
     stamps.hold(min(LONGEST_HOLD_NS, (samples + warm) * (turn.calls + 1) * ENQUEUE_NS))

@@ -116,7 +116,11 @@ class Replayed:
         self.card, self.name = card, name
 
     def graph(self, stage: str = "operator") -> Any:
-        return lambda: self.card.log.append(f"{self.name} {stage}")
+        def replay() -> None:
+            self.card.log.append(f"{self.name} {stage}")
+            self.card.now_ms += RUN_MS
+
+        return replay
 
     def again(self) -> None:
         self.graph()()
@@ -125,10 +129,12 @@ class Replayed:
 def test_a_stage_alone_is_replayed_behind_its_own_operator(card: Card) -> None:
     """What main reads is in memory that the arm before may have written to; the operator needs nothing before it."""
     arms: Any = [[Replayed(card, "a"), Replayed(card, "a'")], [Replayed(card, "b")]]
-    timing.graph_samples(arms, card, Timed(2), ["main", "main"])  # type: ignore[arg-type]
-    turns = " ".join(x for x in card.log if "rest" not in x).split(" sync")
+    timing.graph_samples(arms, card, Timed(2, rest=1.0, longest_ns=RUN_MS * 1e6), ["main", "main"])  # type: ignore[arg-type]
+    turns = [turn.strip() for turn in " ".join(card.log).split("sync")]
     assert turns[0] == "a operator a' operator hold a main a' main a main a' main"
-    assert turns[1].startswith(" b operator hold b main")
+    # The card rests as long as it worked in the turn, what was not timed included.
+    assert turns[1] == "rest 12 ms b operator hold b main b main b main b main"
+    assert turns[2] == "rest 10 ms"
     card.log.clear()
     timing.graph_samples(arms[1:], card, Timed(1), ["operator"])  # type: ignore[arg-type]
     assert card.log[0] == "hold"
