@@ -12,8 +12,8 @@ and may have
   ceilings() -> tuple of Ceiling: pure work whose rate bounds the kernel's (ready ones: attribution/measure/ceilings.py)
   METRICS, {meaning: ncu metric} beside the ones of every kernel; ARCH, such as "sm_90a", when it runs on that only
 The trace is read from the first launch of stage `main` that takes TRACE; `main` must be able to run again after itself.
-While it is measured, what `operator` takes from torch.empty is memory that other arms use as well (measure/memory.py): what
-must keep its values from one execution to the next is made with torch.zeros or torch.full.
+While it is measured, what `operator` takes from torch.empty is memory that other arms use as well (measure/memory.py): it holds
+what the steps of this execution wrote there and nothing else; what must keep its values is made with torch.zeros or torch.full.
 Misuse: a step that synchronizes with the host, or allocates, cannot be captured and is not a step.
 """
 

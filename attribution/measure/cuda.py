@@ -24,7 +24,7 @@ from attribution.measure.jobfile import Options
 from attribution.measure.machine import Case, Measured
 from attribution.measure.memory import SharedMemory
 from attribution.measure.points import gpu_module
-from attribution.measure.prepared import Module, Prepared
+from attribution.measure.prepared import POISON, Module, Prepared
 from attribution.measure.profiled import PROFILES
 from attribution.measure.traced import trace_tables
 from attribution.plan import Arm, Plan, json_text
@@ -124,6 +124,7 @@ class CudaMachine:
 
         def once() -> Any:
             prepared = self.prepare(arm, case.inputs)
+            self.memory.poison(POISON)
             prepared.poison()
             prepared.run()
             return prepared.operator.output

@@ -5,6 +5,8 @@ Seen on an H200: equal builds of one 380 us kernel, each with memory of its own,
 memory by nothing that could be measured (docs/findings/0018).
 The n-th tensor of an arm begins where the n-th one of any other arm does, whatever their sizes; rooms are powers of two, and a
 tensor that finds its room too small gets another one.  What is made with values in it (zeros, full) stays the arm's own.
+What set-up put into shared memory is not there any more when another arm has run: `poison` before a checked execution shows an
+operator that relies on it, also where it is the only arm.
 Misuse: what an arm leaves in shared memory is there until another arm runs: check an output right behind its execution, and run
 the whole operator before one of its stages runs alone (docs/findings/0020).
 """
@@ -25,6 +27,11 @@ class Rooms:
         self._allocate = allocate
         self._rooms: list[list[tuple[int, Any]]] = []
         self._next = 0
+
+    def fill(self, byte: int) -> None:
+        """Overwrite all of them."""
+        for _, memory in (room for rooms in self._rooms for room in rooms):
+            memory.fill_(byte)
 
     def rewind(self) -> None:
         """The next tensor is the first one of another arm."""
@@ -65,6 +72,10 @@ class SharedMemory:
         self._rooms.rewind()
         with Shared():
             yield
+
+    def poison(self, byte: int) -> None:
+        """Enqueue that all of it holds this byte: what an operator needs of it, its steps have to write."""
+        self._rooms.fill(byte)
 
     def _bytes(self, count: int) -> Any:
         import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,22 @@ def test_a_stage_alone_reads_what_its_own_operator_left(root: Path) -> None:
     both = [[arm(1.0)], [arm(2.0)]]
     timing.graph_samples(both, made.stamps, timing.Timed(2), ["main", "main"])
     assert [one.operator.output["out"].tolist() for (one,) in both] == [[1.0] * 4, [2.0] * 4]
+
+
+def test_an_arm_that_relies_on_what_set_up_put_into_shared_memory_is_caught_alone(root: Path) -> None:
+    """Planted: a table that is filled once, and by no step."""
+    import torch
+
+    made, (arm, *_), case = machine(root, Options(scopes=("graph",)))
+
+    def operator(relies: bool) -> Operator:
+        table, out = torch.empty(4, device="cuda").fill_(7.0), torch.empty(4, device="cuda")
+        first = Call("first", lambda: None if relies else table.fill_(7.0))
+        return Operator((first, Call("main", lambda: out.copy_(table))), {"out": out})
+
+    for relies in (False, True):
+        made.module = SimpleNamespace(operator=lambda *_, relies=relies: operator(relies))  # type: ignore[assignment]
+        assert (made.output(arm, case)["out"].tolist() == [7.0] * 4) is not relies
 
 
 def test_copies_for_a_cold_cache_have_memory_of_their_own(root: Path) -> None:

@@ -265,3 +265,27 @@ def test_what_an_arm_left_is_read_before_another_one_runs_in_its_memory(bare: An
     for measured in machine._left([(prepared("full"), {"times": 1}), (prepared("null"), {"times": 2})]):
         seen.append((list(measured.output), measured.tables["counters"][0]["value"], measured.tables["times"]))
     assert seen == [(["full"], 1.0, 1), (["null"], 1.0, 2)]
+
+
+@pytest.mark.parametrize("relies", [False, True])
+def test_an_arm_is_checked_in_memory_that_holds_nothing_its_set_up_put_there(bare: Any, relies: bool) -> None:
+    """Planted: a table that set-up fills and no step writes.  Alone, and beside arms that fill it alike, it looks right."""
+    machine, _ = bare
+    memory = {"table": "", "out": ""}
+
+    def prepare(arm: Arm, inputs: Any) -> Any:
+        def run() -> None:
+            if not relies:
+                memory["table"] = "filled"
+            memory["out"] = memory["table"]
+
+        memory["table"] = "filled"
+        operator = SimpleNamespace(output=memory)
+        return SimpleNamespace(operator=operator, poison=lambda: memory.update(out="poison"), run=run)
+
+    machine.prepare = prepare
+    machine.memory = SimpleNamespace(poison=lambda byte: memory.update(dict.fromkeys(memory, hex(byte))))
+    case = object.__new__(cuda.CudaCase)
+    case.inputs = {}
+    found = machine.output(Arm("full", "full", {}, {}), case)
+    assert found["out"] == ("0xa5" if relies else "filled")

@@ -13,12 +13,31 @@ class Block:
     """Some bytes that can be sliced, known by their number."""
 
     def __init__(self, number: int, size: int) -> None:
-        self.number, self.size = number, size
+        self.number, self.size, self.byte = number, size, 0
+
+    def fill_(self, byte: int) -> None:
+        self.byte = byte
 
     def __getitem__(self, part: slice) -> tuple[int, int]:
         assert part.start is None
         assert part.stop <= self.size
         return self.number, part.stop
+
+
+def test_all_rooms_are_filled_those_that_were_too_small_as_well() -> None:
+    blocks: list[Block] = []
+
+    def allocate(size: int) -> Block:
+        blocks.append(Block(len(blocks), size))
+        return blocks[-1]
+
+    shared = Rooms(allocate)
+    for size in (100, 1000):
+        shared.rewind()
+        for _ in range(2):
+            shared.take(size)
+    shared.fill(0xA5)
+    assert [block.byte for block in blocks] == [0xA5] * 4
 
 
 def rooms() -> tuple[Rooms, list[int]]:
@@ -86,6 +105,19 @@ def test_torch_empty_on_the_device_shares_and_nothing_else_does() -> None:
     assert len({t.data_ptr() for t in (*first, *mine, *others)}) == 12
     assert first[1].tolist() == [2] * 7  # the first arm's tensor holds what the second one left
     assert torch.empty(7, dtype=torch.int32, device="cpu").data_ptr() != first[1].data_ptr()
+
+
+def test_an_operator_that_relies_on_what_set_up_put_there_is_shown_where_it_is_the_only_arm() -> None:
+    """Planted: a table that is filled once, and never by a step.  Made with its values it is the arm's own."""
+    torch = pytest.importorskip("torch")
+    memory = SharedMemory("cpu")
+    with memory.arm():
+        once, own = torch.empty(4, device="cpu").fill_(7.0), torch.full((4,), 7.0, device="cpu")
+        written = torch.empty(4, device="cpu")
+    memory.poison(0xA5)
+    written.fill_(7.0)  # by a step
+    assert own.tolist() == written.tolist() == [7.0] * 4
+    assert 7.0 not in once.tolist()
 
 
 def test_a_kind_of_device_leaves_the_others_alone() -> None:
