@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution.errors import DataError, InputError
-from attribution.recording import Recording, partial_path, write_tables
+from attribution.recording import PROTOCOL_VERSION, Recording, partial_path, write_tables
 from attribution.stored import published, read_parquet, write_parquet
 from attribution.tables import TABLES, conform
 
@@ -31,14 +31,14 @@ class Partial:
     """Finished runs of a measurement that is under way, in `NAME.partial/`."""
 
     def __init__(self, path: Path, plan: Mapping[str, Any], resume: bool, lock: bool = True) -> None:
-        """Start one, or go on with the one that is there.  Raises InputError, DataError when the plans differ.
+        """Start one, or go on with the one that is there.  Raises InputError, DataError when plans or ways of measuring differ.
 
         One process at a time measures into it; a worker of the one that does so passes `lock=False`.
         """
         self.path = path
         self.folder = partial_path(path)
         plan_file = self.folder / PLAN
-        text = json.dumps(plan, sort_keys=True, indent=1)
+        text = json.dumps({**plan, "protocol": PROTOCOL_VERSION}, sort_keys=True, indent=1)
         if not self.folder.exists():
             with published(self.folder, False) as folder:
                 (folder / PLAN).write_text(text, encoding="utf-8")

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from test_recording import MACHINE, rows
 
+from attribution import partial
 from attribution.errors import DataError, InputError
 from attribution.partial import PLAN, Partial
-from attribution.recording import open_recording
+from attribution.recording import PROTOCOL_VERSION, open_recording
 
 
 def test_a_measurement_killed_between_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ for run in range(4):
 def test_a_plan_is_the_same_however_it_is_spelled_and_one_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, False).add([0], rows(0, 0))
     file = tmp_path / "a.partial" / PLAN
-    file.write_text('{"seed":1,"rounds":4}')
+    file.write_text(f'{{"seed":1,"protocol":{PROTOCOL_VERSION},"rounds":4}}')
     assert Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, True).done() == {0}
     with pytest.raises(DataError, match="was started with another plan: seed was 1 and is now null"):
         Partial(tmp_path / "a", {"rounds": 4}, True)
@@ -64,6 +65,15 @@ def test_a_plan_is_the_same_however_it_is_spelled_and_one_that_cannot_be_read_is
     file.unlink()
     with pytest.raises(DataError, match="has no plan that can be read"):
         Partial(tmp_path / "a", {"rounds": 4, "seed": 1}, True)
+
+
+def test_what_another_protocol_began_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs would be published as measured the new way."""
+    Partial(tmp_path / "a", {"rounds": 4}, False).add([0], rows(0, 0))
+    monkeypatch.setattr(partial, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)
+    said = f"protocol was {PROTOCOL_VERSION} and is now {PROTOCOL_VERSION + 1}"
+    with pytest.raises(DataError, match=said):
+        Partial(tmp_path / "a", {"rounds": 4}, True)
 
 
 def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from attribution.measure import stopping, watch
 from attribution.measure.finish import finish
 from attribution.measure.jobfile import Options
 from attribution.plan import Overrides, plan
+from attribution.recording import PROTOCOL_VERSION
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -86,7 +87,11 @@ def test_other_sources_too_few_rounds_and_nothing_at_all_are_refused(
         finish(tmp_path / "a", root)
     stopped(hello, variants, tmp_path / "b", monkeypatch, at=30)
     file = tmp_path / "b.partial" / "plan.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "source": "0" * 16}))
+    began = json.loads(file.read_text())
+    file.write_text(json.dumps({**began, "protocol": PROTOCOL_VERSION - 1}))
+    with pytest.raises(DataError, match=f"protocol was {PROTOCOL_VERSION - 1} and is now {PROTOCOL_VERSION}"):
+        finish(tmp_path / "b", root)
+    file.write_text(json.dumps({**began, "source": "0" * 16}))
     with pytest.raises(DataError, match="is not what was measured"):
         finish(tmp_path / "b", root)
 
