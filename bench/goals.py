@@ -3,7 +3,8 @@
 In: a Hopper GPU with torch; DeepGEMM's wheel and ncu where they are installed (else their rows say what is missing).
 Out: a table (what, measured, goal, met); all samples in milliseconds as JSON in the file that is named on the command line.
 Every round runs all arms of a shape in a fresh random order, as graph replays; a ratio is the median of the rounds' ratios, which
-meets a goal or not: where the goal lies inside the interval beside it, these rounds alone do not tell.
+meets a goal or not: where the goal lies inside the interval beside it, these rounds alone do not tell.  The interval supposes
+rounds alike; where a ratio has a trend, the medians of its first and last rounds are printed, and the interval is too narrow.
 Each operator that selects is checked against the reference before its first and after its last timed round.
 The arms of the project's own kernels share memory (measure/memory.py), so that none is faster by where its own lies.
 Seeds and, in `unseen`, shapes are not those that the kernel was tuned on.
@@ -43,6 +44,8 @@ SCORE_ONLY: dict[str, Any] = {"FILTER": False, "SELECT": False, "EMIT": False}
 MATH_ONLY: dict[str, Any] = {"REDUCE": False, **SCORE_ONLY}
 UNFUSED: dict[str, Any] = {"STORE_SCORES": True, **SCORE_ONLY, "SELECTOR": "topk"}
 """A scorer, then the fastest selector of docs/selectors.md."""
+TREND = 0.01
+"""How often rounds that are alike may be said to have a trend."""
 Times = dict[str, list[float]]
 
 
@@ -67,13 +70,17 @@ def main_alone(prepared: Prepared) -> Arm:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `met` is None where the goal is not a goal or was not measured.  `interval`: of that median, 95 %."""
+    """One line of the table; `met` is None where the goal is not a goal or was not measured.
+
+    interval: of that median, 95 %.  drift: see `drift`.
+    """
 
     what: str
     measured: str
     goal: str
     met: bool | None
     interval: str = ""
+    drift: str = ""
 
 
 class Shape:
@@ -201,7 +208,17 @@ def below(what: str, values: list[float], most: float) -> Row:
     """The median of `values`, one a round, against a goal."""
     value, around = statistics.median(values), median_interval(values)
     interval = f"[{around[0]:.3f}, {around[1]:.3f}]" if around else ""
-    return Row(what, f"{value:.3f}", f"<= {most:.3f}", value <= most, interval)
+    return Row(what, f"{value:.3f}", f"<= {most:.3f}", value <= most, interval, drift(values))
+
+
+def drift(values: list[float]) -> str:
+    """`0.792 to 0.682`: medians of the first and the last third of the rounds; '' where Kendall's tau sees no trend in them."""
+    from scipy.stats import kendalltau
+
+    third = len(values) // 3
+    if third < 2 or not kendalltau(range(len(values)), values).pvalue < TREND:
+        return ""
+    return f"{statistics.median(values[:third]):.3f} to {statistics.median(values[-third:]):.3f}"
 
 
 def against_scorer(what: str, times: Times, most: float) -> Row:
@@ -309,6 +326,8 @@ def main(arguments: list[str]) -> int:
         rows.append(row)
         mark = {True: "met", False: "missed", None: ""}[row.met]
         print(f"{row.measured:>10}  {row.interval:>16}  {row.goal:>10}  {mark:6}  {row.what}", flush=True)
+        if row.drift:
+            print(f"{'':>10}  the rounds are not alike: from the first third to the last {row.drift}", flush=True)
         if arguments:  # after every row: what was measured stays when the run is stopped
             Path(arguments[0]).write_text(json.dumps({**kept, "rows": [vars(r) for r in rows]}), encoding="utf-8")
     goals = [r for r in rows if r.met is not None]

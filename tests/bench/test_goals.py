@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from attribution.declare import Check
 from bench import goals
+from bench.gpu import ratios
 
 
 def test_without_a_gpu_it_says_so_and_exits_with_1(
@@ -173,3 +177,34 @@ def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkey
     assert asked == [(scores, "sm_90a")]
     assert [p.operator.output for p in checked] == [{"indices": out}]
     assert [step if isinstance(step, str) else step.stage for step in checked[0].operator.steps] == ["launch", "select"]
+
+
+def test_rounds_with_a_trend_are_not_told_as_rounds_alike() -> None:
+    """Planted: a step in the middle, and a slope; the same values in another order are alike."""
+    step = [0.80, 0.79, 0.81] * 4 + [0.69, 0.70, 0.68] * 3
+    slope = [0.8 - 0.005 * i for i in range(21)]
+    alike = step[::2] + step[1::2]
+    assert goals.drift(step) == "0.800 to 0.690"
+    assert goals.below("Q", slope, 1.0).drift == "0.785 to 0.715"
+    assert goals.drift(alike) == goals.drift([0.7] * 21) == goals.drift([0.7, 0.8]) == ""
+
+
+def test_which_ratios_drift_in_the_recorded_run(root: Path) -> None:
+    """What docs/index_topk.md says in words: who drifts, by how much at most, and whose time it is."""
+    times = json.loads((root / "traces" / "h200-index-topk-goals.json").read_text(encoding="utf-8"))["milliseconds"]
+    drifting = [shape for shape, one in times.items() if goals.drift(ratios(one, "full", "scorer"))]
+    assert drifting == ["4096x16384", "512x131072", "3001x20480", "777x98304", "2048x49152"]
+    moved = {
+        name: [statistics.median(values[-7:]) / statistics.median(values[:7]) for values in series]
+        for name, series in {
+            "ratio": [ratios(times[shape], "full", "scorer") for shape in drifting],
+            "scorer": [times[shape]["scorer"] for shape in drifting],
+            "full": [times[shape]["full"] for shape in drifting],
+        }.items()
+    }
+    assert 0.85 < min(moved["ratio"]) < 0.87  # by up to a seventh
+    assert 1.19 < max(moved["scorer"]) < 1.21  # by up to a fifth
+    assert max(moved["full"]) < 1.03
+    # Every single round there meets the goal that its median meets.
+    goal = {"512x131072": 1.0}
+    assert all(max(ratios(times[shape], "full", "scorer")) <= goal.get(shape, 1.15) for shape in drifting)
