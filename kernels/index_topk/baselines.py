@@ -22,14 +22,12 @@ def unfused(made: Made, inputs: Mapping[str, Any], flags: Flags) -> Operator:
 
     Raises InputError without DeepGEMM's wheel.
     """
-    rows_keys, out = made.scores.shape, made.output
-    out.fill_(-1)
-    width = min(int(flags["K"]), rows_keys[1])
+    out = made.output
     held = [made.scores]  # DeepGEMM makes a matrix of its own at each call
     with_torch = flags["SELECTOR"] == "torch"
     own = flags["SCORER"] == "own"
     score = made.launches if own else (Call("main", _deep_gemm(held, inputs, clean=with_torch)),)
-    select = _torch_topk(held, out[:, :width]) if with_torch else _kernel_topk(held, inputs, out)
+    select = _torch_topk(held, out, made.scores.shape[1]) if with_torch else _kernel_topk(held, inputs, out)
     return Operator((*score, Call("select", select)), {"indices": out})
 
 
@@ -65,17 +63,20 @@ def _deep_gemm(held: list[Any], inputs: Mapping[str, Any], clean: bool) -> Calla
     return run
 
 
-def _torch_topk(held: list[Any], out: Any) -> Callable[[], None]:
-    """torch.topk of the matrix, with -1 where it ran out of keys."""
+def _torch_topk(held: list[Any], out: Any, keys: int) -> Callable[[], None]:
+    """torch.topk of the matrix of so many keys, with -1 where it ran out of them."""
     import torch
 
-    values = torch.empty(out.shape, device=out.device)
-    places = torch.empty(out.shape, dtype=torch.int64, device=out.device)
+    chosen, beyond = out[:, :keys], out[:, keys:]
+    values = torch.empty(chosen.shape, device=out.device)
+    places = torch.empty(chosen.shape, dtype=torch.int64, device=out.device)
 
     def select() -> None:
-        torch.topk(held[0], out.shape[1], dim=1, sorted=False, out=(values, places))
+        torch.topk(held[0], chosen.shape[1], dim=1, sorted=False, out=(values, places))
         places.masked_fill_(values == -torch.inf, -1)
-        out.copy_(places)
+        chosen.copy_(places)
+        if beyond.shape[1]:
+            beyond.fill_(-1)
 
     return select
 
