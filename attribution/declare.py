@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attribution.called import called
 from attribution.errors import InputError
 
 FlagValue = bool | int | str
@@ -160,22 +161,6 @@ class Kernel:
     illegal_shape: Callable[[Shape, Flags, Knobs], None] = _no_shape_rule
     folder: Path = Path()
 
-    def __post_init__(self) -> None:
-        for event in self.events:
-            if event.role not in self.roles:
-                raise InputError(
-                    f"kernel {self.name}: event {event.name} has role {event.role}: declared are {', '.join(self.roles)}"
-                )
-        for name, group in (("roles", self.roles), ("events", tuple(e.name for e in self.events))):
-            if len(set(group)) != len(group):
-                raise InputError(f"kernel {self.name}: {name} are not unique: {', '.join(group)}")
-        for name, size in self.gpu_shape().items():
-            self.shape[name].check(f"kernel {self.name}: on a GPU {name}", size)
-        if wrong := [name for name, axis in self.knobs.items() if axis.gpu is not None]:
-            raise InputError(
-                f"kernel {self.name}: knob {wrong[0]} has a default for a GPU: allowed of sizes of the shape only"
-            )
-
     def __str__(self) -> str:
         return f"{self.name}: {self.summary} ({len(self.flags)} flags, roles {'/'.join(self.roles)})"
 
@@ -188,7 +173,7 @@ class Kernel:
                     f"`attr list {self.name}` shows them"
                 )
         flags = {n: f.check(n, overrides.get(n, f.default)) for n, f in self.flags.items()}
-        if reason := self.illegal(flags):
+        if reason := called(self.name, "illegal", self.illegal, flags):
             raise InputError(f"kernel {self.name}: flags refused: {reason}")
         return flags
 

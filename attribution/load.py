@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from attribution.called import PACKAGE, described
 from attribution.declare import EXPECTED, FlagValue, Kernel, Variant, nearest
+from attribution.declared import check_declared
 from attribution.errors import InputError
 
 
@@ -50,10 +53,11 @@ def load_kernel(root: Path, name: str) -> Kernel:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
+        raise InputError(f"{path} does not run: {described(error)}") from error
     kernel = getattr(module, "KERNEL", None)
     if not isinstance(kernel, Kernel):
         raise InputError(f"{path} has no KERNEL of type attribution.declare.Kernel")
+    check_declared(kernel)
     if kernel.name != name:
         raise InputError(f"{path}: KERNEL.name is {kernel.name!r}: must be the folder's name, {name!r}")
     object.__setattr__(kernel, "folder", folder)
@@ -67,7 +71,7 @@ def module_of(kernel: Kernel, name: str) -> ModuleType:
 
 def _package(folder: Path) -> str:
     """The name under which a kernel's folder is imported."""
-    return f"attribution_kernel_{abs(hash(folder.resolve()))}_{folder.name}"
+    return f"{PACKAGE}{abs(hash(folder.resolve()))}_{folder.name}"
 
 
 def kernel_names(root: Path) -> list[str]:
@@ -103,6 +107,10 @@ def load_variants(root: Path, kernel: Kernel) -> dict[str, Variant]:
         raise InputError(f"{path} is not TOML: {error}") from error
     variants: dict[str, Variant] = {}
     for name in raw:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or name == "null":
+            raise InputError(
+                f"{path.name} [{name}]: a variant's name has letters, digits, _ and -, and null is the null arm's"
+            )
         _resolve(name, raw, kernel, path, variants, ())
     return {name: variants[name] for name in raw}
 
@@ -212,6 +220,10 @@ def _expectations(where: str, raw: Mapping[str, Any], kernel: Kernel) -> dict[st
                     f"{where}: expects.{machine}.{quantity} is {bounds!r}: must be [low, high], low <= high"
                 )
             out.setdefault(machine, {})[quantity] = (float(pair[0]), float(pair[1]))
+        if not set(quantities) & set(EXPECTED):
+            raise InputError(
+                f"{where}: expects.{machine} names no quantity, so nothing is expected: add {' or '.join(EXPECTED)}"
+            )
     return out
 
 

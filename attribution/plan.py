@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attribution import order
+from attribution.called import called
 from attribution.declare import FlagValue, Kernel, Variant, nearest
 from attribution.errors import DataError, InputError
 
@@ -159,7 +160,7 @@ def plan(kernel: Kernel, variants: Mapping[str, Variant], names: Sequence[str], 
     questions = tuple(_question(kernel, variants, base, arms, overrides) for base, arms in bases.items())
     for question in questions:
         for arm in question.arms:
-            kernel.illegal_shape(shape, arm.flags, arm.knobs)
+            called(kernel.name, "illegal_shape", kernel.illegal_shape, shape, arm.flags, arm.knobs)
     rounds = overrides.rounds or whole_rounds(max(len(q.arms) for q in questions))
     if rounds < 1:
         raise InputError(f"rounds = {rounds}: allowed is an integer >= 1")

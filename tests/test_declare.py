@@ -10,6 +10,7 @@ import pytest
 from tiny import tiny
 
 from attribution.declare import Axis, Check, Event, Flag, Kernel
+from attribution.declared import check_declared
 from attribution.errors import InputError
 
 SHAPE = {"n": Axis(64, "elements", least=1, multiple=32)}
@@ -39,16 +40,16 @@ def test_a_size_has_another_default_on_a_gpu_where_it_says_so(tmp_path: Path, in
     with pytest.raises(
         InputError, match="kernel tiny: on a GPU n = 33: allowed is an integer >= 1 and a multiple of 32"
     ):
-        tiny(tmp_path, shape={"n": replace(SHAPE["n"], gpu=33)}, knobs=KNOBS)
-    with pytest.raises(InputError, match="kernel tiny: knob ctas has a default for a GPU"):
-        tiny(tmp_path, shape=SHAPE, knobs={**KNOBS, "ctas": replace(KNOBS["ctas"], gpu=2)})
+        check_declared(tiny(tmp_path, shape={"n": replace(SHAPE["n"], gpu=33)}, knobs=KNOBS))
+    with pytest.raises(InputError, match="kernel tiny: gpu of knob ctas is 2: must be left out"):
+        check_declared(tiny(tmp_path, shape=SHAPE, knobs={**KNOBS, "ctas": replace(KNOBS["ctas"], gpu=2)}))
 
 
 def test_an_event_of_an_undeclared_role_is_refused(index_topk: Kernel) -> None:
     with pytest.raises(InputError, match="event load has role dma"):
-        replace(index_topk, events=(Event("load", "dma"),))
+        check_declared(replace(index_topk, events=(Event("load", "dma"),)))
     with pytest.raises(InputError, match="events are not unique"):
-        replace(index_topk, events=(Event("load", "tma"), Event("load", "math")))
+        check_declared(replace(index_topk, events=(Event("load", "tma"), Event("load", "math"))))
 
 
 def test_free_integers_are_not_negative() -> None:

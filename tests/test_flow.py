@@ -12,8 +12,9 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "attribution"
 ORDER = [
     {"errors"},
-    {"tables", "schedule", "order", "launch", "collector"},
+    {"tables", "schedule", "order", "launch", "collector", "called"},
     {"declare"},
+    {"declared"},
     {"load"},
     {"plan", "scaffold", "layout"},
     {"build"},

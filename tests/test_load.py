@@ -121,8 +121,8 @@ def test_a_kernel_that_does_not_exist_names_the_nearest(toy: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("raise RuntimeError('boom')", "does not run: RuntimeError: boom"),
-        ("import sys; sys.exit(0)", "does not run: SystemExit: 0"),
+        ("raise RuntimeError('boom')", "does not run: kernel.py:1: RuntimeError: boom"),
+        ("import sys; sys.exit(0)", "does not run: kernel.py:1: SystemExit: 0"),
         ("KERNEL = 3", "no KERNEL of type"),
         (KERNEL_PY.replace('name="toy"', 'name="tay"'), "must be the folder's name"),
     ],

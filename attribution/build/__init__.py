@@ -24,7 +24,8 @@ from typing import Any
 from attribution.build import cache as build_cache
 from attribution.build import sass, source
 from attribution.build.ptxas import EntryFacts, read_entries, read_warnings
-from attribution.declare import Flags, FlagValue, Kernel
+from attribution.called import called
+from attribution.declare import Entry, Flags, FlagValue, Kernel
 from attribution.errors import BuildError, InputError
 
 ARCH = "sm_90a"
@@ -106,7 +107,7 @@ def target(kernel: Kernel, flags: Flags, arch: str = ARCH) -> Target:
     resolved = kernel.resolve_flags(flags)
     unit = source.expand(kernel, resolved)
     compiler = compiler_version()
-    launch = {e.name: (e.threads(resolved), e.smem_bytes(resolved)) for e in kernel.entries}
+    launch = {e.name: _launch(kernel, e, resolved) for e in kernel.entries}
     everything = {
         "format": build_cache.FORMAT,
         "kernel": kernel.name,
@@ -122,6 +123,20 @@ def target(kernel: Kernel, flags: Flags, arch: str = ARCH) -> Target:
     }
     text = json.dumps(everything, sort_keys=True)
     return Target(kernel, resolved, arch, unit, compiler, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _launch(kernel: Kernel, entry: Entry, flags: Flags) -> tuple[int, int]:
+    """Threads and dynamic shared memory that are declared of an entry.  Raises BuildError."""
+    threads, smem_bytes = (
+        called(kernel.name, f"{what} of entry {entry.name}", function, flags, error=BuildError)
+        for what, function in (("threads", entry.threads), ("smem_bytes", entry.smem_bytes))
+    )
+    for what, value, least in (("threads", threads, 1), ("smem_bytes", smem_bytes, 0)):
+        if type(value) is not int or value < least:
+            raise BuildError(
+                f"kernel {kernel.name}: {what} of entry {entry.name} is {value!r}: must be an integer >= {least}"
+            )
+    return threads, smem_bytes
 
 
 def build(kernel: Kernel, flags: Flags, arch: str = ARCH, cache: Path | str | None = None) -> Build:

@@ -112,8 +112,15 @@ def expand(kernel: Kernel, flags: Flags) -> Unit:
         )
     unit = _Paste(kernel, {"attr/config.cuh": prelude(kernel, flags), "attr/layout.cuh": layout.header()})
     name = f"kernels/{kernel.name}/{kernel.source}"
-    unit.paste(name, path.read_text(encoding="utf-8"), path.parent)
+    unit.paste(name, _text(path), path.parent)
     return Unit(name, "\n".join([*unit.out, ""]), tuple(unit.files), tuple(unit.system))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BuildError(f"{path} is no UTF-8 text: {error}") from None
 
 
 @dataclass
@@ -157,7 +164,7 @@ class _Paste:
                 inside = path.resolve().is_relative_to(own.resolve())
                 name = f"kernels/{self.kernel.name}/{wanted}" if inside else wanted
                 if name not in self.done:
-                    self.paste(name, path.read_text(encoding="utf-8"), path.parent)
+                    self.paste(name, _text(path), path.parent)
                 return
         places = ", ".join(dict.fromkeys(str(b) for b in (own, *includes)))
         raise BuildError(f'{where} includes "{wanted}", which is not in {places}')

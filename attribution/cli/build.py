@@ -41,6 +41,8 @@ def build(
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: allowed is an integer >= 1")
     chosen = select(root_folder(root), kernel or (), variant or ())
+    if not chosen:
+        raise InputError("nothing to build: no variant is declared; a kernel's own are in variants/NAME.toml")
     with progress_bar(quiet=json) as progress:
         outcomes = build_all(chosen, arch, cache, jobs, progress)
     rows = [row for outcome in outcomes for row in _rows(outcome, arch)]

@@ -22,7 +22,7 @@ from attribution.cli.options import (
     root_folder,
 )
 from attribution.cli.output import print_json, progress_bar
-from attribution.errors import InputError
+from attribution.errors import InputError, MeasureError
 
 if TYPE_CHECKING:
     from attribution.recording import Recording
@@ -102,11 +102,19 @@ def run(
     rows = [row for row in answer_rows(recording, None) if answers_question(recording, row)]
     if json:
         print_json({"recording": str(path), "answers": rows})
-        return
-    print_answers(recording, rows)
-    for line in remarks(recording):
-        print(line)
-    print(f"recording: {path}")
+    else:
+        print_answers(recording, rows)
+        for line in remarks(recording):
+            print(line)
+        print(f"recording: {path}")
+    check_measured(recording)
+
+
+def check_measured(recording: Recording) -> None:
+    """Raises MeasureError when no arm was measured: the recording then holds reasons only."""
+    runs = recording.table("runs")
+    if not (runs["status"] == "ok").any():
+        raise MeasureError(f"no arm was measured: {runs['reason'].iloc[0]}")
 
 
 def answers_question(recording: Recording, row: Mapping[str, Any]) -> bool:

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attribution import collector
+from attribution.called import called
 from attribution.declare import Flags, FlagValue, Inputs, Kernel, Shape
+from attribution.errors import MeasureError
 from attribution.measure.machine import Measured, Table
 from attribution.schedule import Pipeline, place
 
@@ -96,7 +98,8 @@ def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: M
         clock.delays_ns[str(role)] = int(flags["DELAY_CYCLES"]) * NS_PER_CYCLE
     # Over the tables of earlier runs a collection took 40 ms inside one task of 1 ms.
     with collector.paused():
-        run: HostRun = kernel.host(inputs, shape, flags, knobs, clock)
+        run = called(kernel.name, "host", kernel.host, inputs, shape, flags, knobs, clock, error=MeasureError)
+    _check_run(kernel, run, clock)
     placements = {s.name: _place(s, clock, knobs, flags) for s in run.stages}
     tables: dict[str, Table] = {"times": _times(placements), "counters": _counters(run, clock, placements)}
     tables["capacity"] = _capacity(run)
@@ -104,6 +107,29 @@ def measure(kernel: Kernel, inputs: Inputs, shape: Shape, flags: Flags, knobs: M
         if stage.traced:
             tables |= _trace(kernel, stage, placements[stage.name], knobs)
     return Measured(run.output, tables)
+
+
+def _check_run(kernel: Kernel, run: object, clock: Clock) -> None:
+    """Every task belongs to a role of a stage, and every stage has tasks: else its time would be short.  Raises MeasureError."""
+    if not isinstance(run, HostRun):
+        raise MeasureError(f"kernel {kernel.name}: host gave {type(run).__name__}: must be a HostRun")
+    batches = {(s.name, role.name): len(s.batch_rows) for s in run.stages for role in s.pipeline.roles}
+    for (stage, role), items in clock.items.items():
+        if (stage, role) not in batches:
+            known = ", ".join(f"{s}/{r}" for s, r in batches) or "none"
+            raise MeasureError(
+                f"kernel {kernel.name}: host timed a task of {stage}/{role}, which is no role of a stage that it returned: {known}"
+            )
+        if wrong := [batch for batch in items if not 0 <= batch < batches[stage, role]]:
+            raise MeasureError(
+                f"kernel {kernel.name}: host timed a task of {stage}/{role} for batch {wrong[0]}: "
+                f"allowed are 0 to {batches[stage, role] - 1}"
+            )
+    if "main" not in {stage.name for stage in run.stages}:
+        names = ", ".join(stage.name for stage in run.stages) or "none"
+        raise MeasureError(
+            f"kernel {kernel.name}: host returned no stage `main`, which questions are about; it has: {names}"
+        )
 
 
 def _place(stage: Stage, clock: Clock, knobs: Mapping[str, int], flags: Mapping[str, FlagValue]) -> Placement:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attribution.called import called, described
 from attribution.declare import Check, Kernel
-from attribution.errors import InputError
+from attribution.errors import InputError, MeasureError
 from attribution.measure import host
 from attribution.measure.machine import Measured
 from attribution.measure.manifest import inputs_hash
@@ -91,13 +92,33 @@ class HostCase:
             self.inputs = kernel.inputs(plan.shape, plan.distribution, seed)
         except (ValueError, MemoryError, OverflowError) as error:
             sizes = ", ".join(f"{k} = {v}" for k, v in plan.shape.items())
-            raise InputError(f"inputs of {sizes} cannot be made here: {error}; choose smaller sizes") from error
+            raise InputError(
+                f"inputs of {sizes} cannot be made here: {described(error)}; choose smaller sizes"
+            ) from error
+        except Exception as error:
+            raise MeasureError(f"kernel {kernel.name}: inputs failed: {described(error)}") from error
+        if not isinstance(self.inputs, Mapping) or not all(hasattr(a, "tobytes") for a in self.inputs.values()):
+            raise MeasureError(
+                f"kernel {kernel.name}: inputs gave {self.inputs!r:.80}: must be {{name: array of numpy}}"
+            )
         with host.one_thread():
-            self.reference = kernel.reference(self.inputs, plan.shape)
+            self.reference = called(
+                kernel.name, "reference", kernel.reference, self.inputs, plan.shape, error=MeasureError
+            )
         self.hash = inputs_hash({name: array.tobytes() for name, array in self.inputs.items()})
 
     def check(self, arm: Arm, output: Any) -> list[Check]:
-        return self.kernel.check(self.inputs, output, self.reference, self.shape, arm.flags)
+        what = self.inputs, output, self.reference, self.shape, arm.flags
+        checks = called(self.kernel.name, "check", self.kernel.check, *what, error=MeasureError)
+        if not isinstance(checks, list) or not all(_is_check(check) for check in checks):
+            raise MeasureError(f"kernel {self.kernel.name}: check gave {checks!r:.120}: must be a list of Check")
+        return checks
+
+
+def _is_check(found: object) -> bool:
+    import numpy
+
+    return isinstance(found, Check) and isinstance(found.passed, bool | numpy.bool_)
 
 
 def _cpu_name() -> str:

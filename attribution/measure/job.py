@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attribution.declare import Check, Kernel, Variant
-from attribution.errors import InputError
+from attribution.errors import AttrError
 from attribution.measure import stopping
 from attribution.measure.host_machine import HostMachine
 from attribution.measure.judge import Judge
@@ -239,7 +239,7 @@ def execute(
     try:
         job = Job(plan, kernel, machine, partial, rule)
         job.execute(progress)
-    except InputError:
+    except AttrError:
         partial.drop_if_empty()
         raise
     facts = manifest(replace(plan, rounds=job.rounds_run), kernel, variants, machine.facts())

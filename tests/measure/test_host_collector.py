@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from attribution.declare import Kernel
+from attribution.errors import MeasureError
 from attribution.measure import host
 
 
@@ -30,7 +31,7 @@ def test_the_collector_waits_for_the_run(hello: Kernel, fails: bool) -> None:
     inputs = hello.inputs(shape, hello.distributions[0], 1)
     watched = replace(hello, host=algorithm)
     if fails:
-        with pytest.raises(ValueError, match="planted"):
+        with pytest.raises(MeasureError, match="planted"):
             host.measure(watched, inputs, shape, flags, knobs)
     else:
         host.measure(watched, inputs, shape, flags, knobs)
