@@ -135,14 +135,14 @@ class Job:
 
     def _fresh(self, case: Case, arm: Arm, when: str, into: list[tuple[str, Check]]) -> str:
         """Check the arm on fresh inputs.  Returns the reason to refuse it, or ''."""
-        begin_s = time.monotonic()
+        begin_s, found = time.monotonic(), "wrong output"
         try:
             checks = case.check(arm, self.machine.output(arm, case))
         except FAULTS as error:
-            checks = [Check("runs", False, f"{type(error).__name__}: {error}")]
+            checks, found = [Check("runs", False, f"{type(error).__name__}: {error}")], "no output"
         self.checks_s += time.monotonic() - begin_s
         into.extend((when, c) for c in checks)
-        return first_failed(checks, f"wrong output on fresh inputs (seed {case.seed}) {when} timing")
+        return first_failed(checks, f"{found} on fresh inputs (seed {case.seed}) {when} timing")
 
     def _visit(self, runs: Sequence[PlannedRun], before: Case) -> list[Outcome]:
         """Check the arms that were not checked yet, and measure the runs together."""
