@@ -32,7 +32,8 @@ PROTOCOL_VERSION = 4
 
 1: the samples of one arm in all scopes, then the next arm.  2: in each scope the arms of a round right behind one another,
 and graphs instantiated anew for every round.  3: on a GPU all arms have their tensors in one memory, and scope cupti replays
-the operator's graph; before, its steps ran eagerly, and its operator was their union, without gaps.
+the operator's graph; before, its steps ran eagerly, and its operator was their union, without gaps.  4: in scope graph a stage
+that is timed alone follows an execution of its own operator; before, it read what another arm had left in the memory they share.
 """
 
 KEPT_ROWS = 50_000
@@ -135,7 +136,8 @@ def _open(path: Path) -> Recording:
             hint = f"; {partial_path(path).name} is an unfinished one: go on with `attr run ... --out {path} --resume`"
         for kept in sorted(path.parent.glob(f".{glob.escape(path.name)}.old.*/{glob.escape(path.name)}")):
             hint = f"; the one that was being replaced when something stopped is in {kept}: move it back"
-        raise InputError(f"{path} is not a recording: it has no manifest.json{hint}")
+        lack = "it has no manifest.json" if path.exists() or hint else "nothing is there"
+        raise InputError(f"{path} is not a recording: {lack}{hint}")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         stated = manifest.pop("manifest_sha256")

@@ -25,7 +25,7 @@ def by_scope(recording: Recording, arm: str) -> pd.DataFrame:
     names = runs["arm"].astype(str)
     good = runs["status"] == "ok"
     if not (good & (names == arm)).any():
-        raise InputError(f"arm {arm!r} has no finished run; there are: {', '.join(sorted(set(names[good])))}")
+        raise InputError(f"arm {arm!r} has no finished run; there are: {', '.join(sorted(set(names[good]))) or 'none'}")
     plain, traced = (times["run"].isin(runs.loc[good & (names == name), "run"]) for name in (arm, arm + TRACED))
     mine = times[(plain | (traced & (times["scope"] == "trace"))) & times["stage"].isin(STAGES)]
     keys = ["scope", "cache", "clock", "stage"]

@@ -147,7 +147,10 @@ def parts_of(metric: str) -> tuple[str, str]:
     for pattern, parts in RULES:
         if found := re.fullmatch(pattern, metric):
             return parts(found)
-    raise InputError(f"{metric}: not known as a ratio; name its parts with --numerator and --denominator")
+    raise InputError(
+        f"{metric}: not known as a ratio: such are Nsight's that end in .pct_of_peak_sustained_active or _elapsed, "
+        ".per_cycle_active or _elapsed, and .per_second; of another, name the parts with --numerator and --denominator"
+    )
 
 
 def explain(

@@ -133,7 +133,11 @@ def rungs(variants: Variants, base: str, measured: Sequence[str]) -> list[str]:
     # Other switches (no spilling, say) are shorter chains beside the ladder.
     chain = max(best.values(), key=len)
     if len(chain) < 2:
-        raise InputError(f"no ladder below {base!r}: no measured variant of it only switches mechanisms off")
+        bases = ", ".join(sorted({facts["base"] for facts in variants.values() if facts["base"]} - {base}))
+        raise InputError(
+            f"no ladder below {base!r}: no measured variant of it only switches mechanisms off"
+            + (f"; other bases, for --base: {bases}" if bases else "")
+        )
     return chain
 
 

@@ -187,7 +187,7 @@ def _question(
             each, whole = found.detectable(), stats.intervals(ratios, stats.REPORT_LEVEL, tick)
             bounds = (("ratio", whole.center), ("ratio_low", whole.low), ("ratio_high", whole.high))
             yield {
-                "arm": arm, "scope": scope, "stage": stage, "all_rounds": len(ratios), "rounds": size,
+                "question": question["base"], "arm": arm, "scope": scope, "stage": stage, "all_rounds": len(ratios), "rounds": size,
                 "blocks": len(found.ratios), "called": found.called(), "slower": int((found.ratios.mean(axis=1) > 0).sum()),
                 "effect": effect, "holding": found.holding(effect), "detectable": float(np.expm1(np.nanmedian(each))),
                 "detectable_all": float(np.expm1(stats.detectable_effect(ratios)[0])),

@@ -82,7 +82,8 @@ def _version(
     if before:
         step = ratio_interval(found.of(arm), found.of(before))
     return {
-        "arm": arm, "shape": str(mine["shape"].iloc[0]), "block_q": sizes[3], **row, "tflops_low": low, "tflops_high": high,
+        "question": base, "arm": arm, "shape": str(mine["shape"].iloc[0]), "block_q": sizes[3],
+        **row, "tflops_low": low, "tflops_high": high,
         **_counted(recording.table("counters"), mine, where[0], useful, chip),
         "step": step[1], "step_low": step[0], "step_high": step[2], "scope": found.scope,
     }  # fmt: skip

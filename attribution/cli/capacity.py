@@ -62,6 +62,10 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
         check_timed(recording, stage)
     runs = tables["runs"]
     runs = runs[(runs["status"] == "ok") & ~runs["arm"].astype(str).str.endswith(TRACED)]
+    if runs.empty:
+        raise InputError(
+            f"{recording.path.name} has no run that ended well: `attr show {recording.path.name}` says why"
+        )
     # A control that selects nothing cannot fail.
     runs = runs[[computes_all(loads(str(flags)), "operator") for flags in runs["flags"]]]
     counted = tables["capacity"][tables["capacity"]["run"].isin(runs["run"])]
@@ -75,6 +79,9 @@ def _account(recording: Recording, scope: str | None, stage: str) -> dict[str, l
 
 def _print(parts: dict[str, list[dict[str, Any]]], stage: str, several: bool) -> None:
     where = {"recording": "recording"} if several else {}
+    # An arm of two questions is measured in each.
+    asked = {(r["recording"], r["question"]) for r in parts["failures"]}
+    where |= {"question": "base"} if len(asked) > len({recording for recording, _ in asked}) else {}
     where |= {"arm": "arm", "shape": "shape", "distribution": "distribution"}
     limits = [k for r in parts["failures"][:1] for k in r if k not in NOT_LIMITS]
     print("Failing rows, by limit; a row fails once\n")
@@ -97,11 +104,17 @@ def _print(parts: dict[str, list[dict[str, Any]]], stage: str, several: bool) ->
         }
         for r in parts["exception_path"]
     ]  # fmt: skip
-    print_rows(rows or [{"arm": f"no time of stage {stage}"}], heads if rows else {"arm": ""})
+    print_rows(rows, heads) if rows else print(f"no time of stage {stage}")
     if not parts["against_base"]:
         return
     print("\nComplete operator against the base\n")
-    heads = {**where, "base": "base", "ratio": "time ratio [95 %]", "verdict": "verdict", "reasons": "reasons"}
+    heads = {
+        **{k: v for k, v in where.items() if k != "question"},
+        "base": "base",
+        "ratio": "time ratio [95 %]",
+        "verdict": "verdict",
+        "reasons": "reasons",
+    }
     print_rows([{**r, "ratio": interval_ratio(r)} for r in parts["against_base"]], heads)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from attribution.cli.options import Json, Traces, open_each, recordings_in
 from attribution.cli.output import print_json, print_rows, progress_bar
-from attribution.show.cells import harmless
+from attribution.show.cells import harmless, point_names
 from attribution.tables import records
 
 COLUMNS = {
@@ -60,7 +60,10 @@ def claim(
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    print_rows([_shown(row) for row in rows], COLUMNS)
+    swept = len({(row["recording"], _point(row)) for row in rows}) > len({row["recording"] for row in rows})
+    points = point_names(rows) if swept else [""] * len(rows)
+    heads = {"recording": "recording", **({"point": "point"} if swept else {}), **COLUMNS}
+    print_rows([{**_shown(row), "point": point} for row, point in zip(rows, points, strict=True)], heads)
     if rows:
         print()
     for row in rows:

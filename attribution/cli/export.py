@@ -28,7 +28,7 @@ def export(
         raise InputError(f"{perfetto} exists: choose another file, or add --overwrite")
     trace = traced(open_named(recording), arm, run)
     if trace is None:
-        raise InputError(f"{recording} has no trace to export: measure with flag TRACE")
+        raise InputError(f"{recording} has no trace to export: measure with --flag TRACE=1")
     slices = write_perfetto(trace.spans, perfetto)
     facts = {"file": str(perfetto), "arm": trace.arm, "run": trace.run, "slices": slices}
     print_json(facts) if json else print(f"{perfetto}: {slices} slices of {trace.arm}, run {trace.run}")

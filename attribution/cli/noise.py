@@ -79,7 +79,11 @@ def noise(
     # A recording of one point is told by its name.
     points = found[["recording", *POINT_HEADS]].drop_duplicates()
     several = len(points) > points["recording"].nunique()
-    print_rows(shown, {"recording": "recording", **(POINT_HEADS if several else {}), **HEADS})
+    heads = {"recording": "recording", **(POINT_HEADS if several else {})}
+    # Of several questions each has its own null arm.
+    if len(found[["recording", "question"]].drop_duplicates()) > found["recording"].nunique():
+        heads["question"] = "base"
+    print_rows(shown, {**heads, **HEADS})
     print(MEANING)
     planted_effects = sorted(set(found["effect"]))
     print(

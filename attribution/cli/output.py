@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from attribution.measure.machine import Progress
 
 Rows = Sequence[Mapping[str, Any]]
+UNBROKEN = 24
+"""Characters of a word that stand in one line of a table."""
 
 
 def print_json(value: Any) -> None:
@@ -35,18 +37,37 @@ def print_rows(rows: Rows, columns: Mapping[str, str] | None = None, room: int =
     if not rows:
         return
     heads = dict(columns) if columns else {key: key.replace("_", " ") for key in rows[0]}
+    cells = {key: [head, *(text(row.get(key)) for row in rows)] for key, head in heads.items()}
+    whole = [min(max((len(word) for cell in c for word in cell.split()), default=1), UNBROKEN) for c in cells.values()]
+    gaps = 3 * (len(heads) - 1)
+    wide = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if wide else max(room, sum(whole) + gaps))
+    # Below this a table is one character a line: rather let the terminal break its lines.
+    console.width = max(console.width, 60)
+    lines = [max(len(line) for cell in c for line in cell.split("\n")) for c in cells.values()]
+    widths = fitted(lines, whole, console.width - gaps)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for key, head in heads.items():
+    for (key, head), width in zip(heads.items(), widths, strict=True):
         number = all(isinstance(r.get(key), (int, float)) and not isinstance(r.get(key), bool) for r in rows)
-        table.add_column(head, justify="right" if number else "left", overflow="fold")
+        table.add_column(head, justify="right" if number else "left", overflow="fold", width=width)
     for row in rows:
         # Text, not markup: names come from files.
         table.add_row(*(Text(text(row.get(key))) for key in heads))
-    wide = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if wide else room)
-    # Below this a table is one character a line: rather let the terminal break its lines.
-    console.width = max(console.width, 60)
     console.print(table)
+
+
+def fitted(lines: Sequence[int], whole: Sequence[int], room: int) -> Sequence[int | None]:
+    """Widths of columns in `room` characters that break no word: the widest gives first.  None where there is no need or no room.
+
+    lines: the longest line of each column; whole: its longest word.
+    """
+    widths = list(lines)
+    if sum(widths) <= room or sum(map(min, widths, whole)) > room:
+        return [None] * len(widths)
+    while sum(widths) > room:
+        widest = max((i for i, width in enumerate(widths) if width > whole[i]), key=lambda i: widths[i])
+        widths[widest] -= 1
+    return widths
 
 
 def _plain(value: Any) -> Any:

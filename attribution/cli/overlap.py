@@ -30,7 +30,7 @@ def overlap(
     recording = open_point(path, point)
     trace = traced(recording, arm, run)
     if trace is None:
-        raise InputError(f"{path} has no trace: measure with TRACE = 1, or on the reference machine")
+        raise InputError(f"{path} has no trace: measure with --flag TRACE=1")
     roles = [_with_steady(row) for row in trace.role_rows()]
     waits = records(analyze.waits(trace.spans))
     way = critical.path(trace.spans)

@@ -59,6 +59,8 @@ def roofline(
         return
     print(f"Versions, stage {stage}, {', '.join(dict.fromkeys(r['scope'] for r in rows))}\n")
     heads = {"recording": "recording"} if len(named) > 1 else {}
+    # An arm of two questions is measured in each.
+    heads |= {"question": "base"} if len({(r["recording"], r["question"]) for r in rows}) > len(named) else {}
     heads |= {"arm": "version", "shape": "shape", "block_q": "rows a batch", "ms": "ms", "rate": "TFLOPS [95 %]"}
     heads |= {"practical": "of practical", "spec": "of data sheet", "l2": "FLOP/B of L2", "dram": "FLOP/B of DRAM"}
     print_rows([_shown(r) for r in rows], {**heads, "executed": "executed / useful", "step": "time / row above [95 %]"})

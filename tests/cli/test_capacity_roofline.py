@@ -15,7 +15,7 @@ import planted_gpu
 
 from attribution.cli import capacity, roofline
 from attribution.errors import InputError
-from attribution.recording import Recording
+from attribution.recording import Recording, open_recording, write_tables
 from attribution.tables import conform
 
 FLAGS = {
@@ -202,3 +202,16 @@ def test_rows_of_a_sweep_say_which_point_they_are_of(attr: Any) -> None:
     assert "| overflow · main · host-virtual" in page
     assert "shape 4 shapes" in attr("report", "h200-selectors", "--markdown").out
     assert "point " not in attr("show", "host-math-only").out
+
+
+def test_a_recording_of_failed_runs_is_a_sentence(tmp_path: Path, root: Path, attr) -> None:
+    made = open_recording(root / "traces" / "host-math-only")
+    tables = {name: made.table(name) for name in made.table_names}
+    tables["runs"] = tables["runs"].assign(status="failed", reason="planted")
+    facts = {k: v for k, v in made.manifest.items() if k not in ("schema", "protocol", "kind", "tables")}
+    write_tables(tmp_path / "failed", "run", tables, facts)
+    for verb in ("capacity", "scopes", "noise", "ladder", "roofline"):
+        done = attr(verb, tmp_path / "failed")
+        assert done.code in (1, 2), verb
+        assert done.err.startswith("attr: "), verb
+    assert "failed has no run that ended well" in attr("capacity", tmp_path / "failed").err

@@ -82,7 +82,7 @@ def test_a_misspelt_name_is_told_the_nearest(attr: Callable[..., Any], traces: P
     for words in (("claim", "plantd", "--traces", traces), ("ladder", traces / "plantd")):
         done = attr(*words)
         assert done.code == 2
-        assert done.err.endswith("plantd is not a recording: it has no manifest.json; nearest: planted\n")
+        assert done.err.endswith("plantd is not a recording: nothing is there; nearest: planted\n")
     assert "nearest: host-capacity" in attr("capacity", "host-capacty").err
     assert "nearest" not in attr("show", traces).err
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attribution.cli.output import fitted
 from attribution.recording import open_recording, write_tables
 
 SMALL = ("--shape", "q=6,n=2048", "--flag", "K=512,SEGMENT_CAPACITY=184", "--knob", "sms=2")
@@ -273,7 +274,8 @@ def test_a_figure_makes_no_folder(attr, recorded: Path, tmp_path: Path) -> None:
 
 def test_a_terminal_of_no_width_still_gets_words(attr, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    assert "sum of every" in attr("list").out
+    words = attr("list").out.split()
+    assert {"hello", "matrix", "unfused_deep_gemm_topk,"} <= set(words)
 
 
 def test_a_verb_that_takes_long_says_so_on_a_terminal(attr, recorded: Path, monkeypatch) -> None:
@@ -293,3 +295,24 @@ def test_a_verb_that_takes_long_says_so_on_a_terminal(attr, recorded: Path, monk
     assert attr("show", recorded).err == ""
     monkeypatch.setattr(options.sys.stderr, "isatty", lambda: True, raising=False)
     assert f"computing what {recorded} says" in attr("show", recorded).err
+
+
+def test_a_table_breaks_no_name_where_there_is_room() -> None:
+    assert fitted([24, 40, 8], [24, 10, 8], 60) == [24, 28, 8]
+    assert fitted([24, 10], [24, 10], 60) == [None, None], "nothing to fit"
+    assert fitted([24, 40], [24, 30], 50) == [None, None], "no room for all words"
+    assert fitted([4, 40, 40], [4, 10, 30], 64) == [4, 30, 30]
+
+
+def test_points_and_bases_of_a_sweep_are_told_apart(attr) -> None:
+    claims = attr("claim", "h200-index-topk-designs").out.splitlines()
+    assert "point" in claims[0]
+    rows = [line for line in claims if line.startswith("h200-index-topk-designs")]
+    assert len(set(rows)) == len(rows)
+    assert {word for line in rows for word in line.split() if word.startswith("q=")} >= {
+        "q=64,n=131072",
+        "q=4096,n=8192",
+    }
+    assert "base" in "".join(attr("noise", "h200-index-topk-designs").out.splitlines()[:2])
+    one_base = attr("ladder", "h200-index-topk-designs")
+    assert "other bases, for --base: h20_block_q_2" in one_base.err
