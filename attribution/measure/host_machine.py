@@ -111,7 +111,10 @@ class HostCase:
         what = self.inputs, output, self.reference, self.shape, arm.flags
         checks = called(self.kernel.name, "check", self.kernel.check, *what, error=MeasureError)
         if not isinstance(checks, list) or not all(_is_check(check) for check in checks):
-            raise MeasureError(f"kernel {self.kernel.name}: check gave {checks!r:.120}: must be a list of Check")
+            seen = " ".join(repr(checks).split())
+            raise MeasureError(
+                f"kernel {self.kernel.name}: check gave {seen:.120}: must be a list of Check, each passed or not"
+            )
         return checks
 
 
