@@ -402,3 +402,15 @@ def test_what_was_counted_is_there_once(tmp_path: Path) -> None:
 def test_a_path_may_be_a_text(tmp_path: Path) -> None:
     write_tables(tmp_path / "a", "run", rows(), MACHINE)
     assert open_recording(str(tmp_path / "a")) is open_recording(tmp_path / "a")
+
+
+def test_no_thread_of_arrow_calls_into_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ended while one did so was aborted: what is read is memory, and not a Python file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    made = write_tables(tmp_path / "a", "run", {"runs": runs(2), **rows()}, MACHINE)
+    honest, given = pq.read_table, []
+    monkeypatch.setattr(pq, "read_table", lambda source: given.append(source) or honest(source))
+    assert len(open_recording(made.path).table("runs")) == 2
+    assert [type(one) for one in given] == [pa.BufferReader]
