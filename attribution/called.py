@@ -35,4 +35,4 @@ def described(error: BaseException) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__", "")).startswith(PACKAGE)
     ]
-    return f"{frames[-1] if frames else ''}{type(error).__name__}: {error}"
+    return f"{frames[-1] if frames else ''}{type(error).__name__}: {str(error).strip()}"

@@ -45,11 +45,13 @@ def print_answers(recording: Recording, rows: list[dict[str, Any]]) -> None:
     shape = shape if len(shapes) <= 1 else f"{len(shapes)} shapes"
     print(f"{plan['kernel']}, {shape}, {plan['distribution']}, {plan['rounds']} rounds; ratios are arm / {bases}\n")
     points = point_names(rows)
-    heads = COLUMNS if not any(points) else {"point": "point", **COLUMNS}
+    of = {"base": "base"} if len({row["base"] for row in rows}) > 1 else {}
+    heads = ({"point": "point"} if any(points) else {}) | {"arm": "arm"} | of | COLUMNS
     print_rows([{"point": point, **_shown(r)} for r, point in zip(rows, points, strict=True)], heads)
     print()
     for row, point in zip(rows, points, strict=True):
-        print(harmless(f"{row['arm']} ({', '.join(part for part in (point, row['scope']) if part)}): {row['asks']}"))
+        where = ", ".join(part for part in (f"base {row['base']}" if of else "", point, row["scope"]) if part)
+        print(harmless(f"{row['arm']} ({where}): {row['asks']}"))
         print(harmless(f"    {row['verdict']}: {_why(row)}"))
     print(f"\n{scope_sentence(recording)}")
 
@@ -65,6 +67,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     known = row["pairs"] > 0
     return {
         "arm": row["arm"],
+        "base": row["base"],
         "stage": row["stage"],
         "scope": row["scope"].split("/")[0],
         "ratio": interval_ratio(row) if known else DASH,

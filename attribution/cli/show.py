@@ -9,7 +9,7 @@ import typer
 
 from attribution.analyze.verdict import MARGIN
 from attribution.cli.answers import answer_rows, print_answers
-from attribution.cli.options import Json, open_named
+from attribution.cli.options import Json, Point, open_named
 from attribution.cli.output import print_json, print_rows
 from attribution.tables import records
 
@@ -31,6 +31,7 @@ def show(
         str,
         typer.Option("--margin", help="0.1%: ratios that close to 1 are `same`; smaller effects than 1 % need less."),
     ] = f"{MARGIN:.0%}",
+    point: Point = None,
     json: Json = False,
 ) -> None:
     """Show what a recording answers, its per-SM rows and its roles; or what a profiler's file holds."""
@@ -47,9 +48,11 @@ def show(
         show_ingested(recording, plot, json)
         return
     recording.verify()
+    from attribution.analyze import point as points
     from attribution.analyze.traced import traced
     from attribution.measure.stopping import share
 
+    recording = points.at(recording, point) if point else recording
     rows = answer_rows(recording, stage, share("--margin", margin))
     trace = traced(recording, arm)
     if plot is not None:

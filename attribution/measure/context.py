@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from attribution.called import described
 from attribution.errors import AttrError, MeasureError
 from attribution.measure.machine import MachineLost
 
@@ -28,8 +29,7 @@ def guarded(action: Callable[[], T]) -> T:
         raise
     except Exception as error:
         _check_alive(error)
-        words = str(error).strip().splitlines() or [""]
-        raise MeasureError(f"{type(error).__name__}: {words[0]}") from error
+        raise MeasureError(described(error).splitlines()[0]) from error
 
 
 def _check_alive(error: Exception) -> None:

@@ -204,6 +204,18 @@ def test_rows_of_a_sweep_say_which_point_they_are_of(attr: Any) -> None:
     assert "point " not in attr("show", "host-math-only").out
 
 
+def test_show_tells_one_point_of_a_sweep_and_the_bases_apart(attr: Any) -> None:
+    told = json.loads(attr("show", "h200-index-topk-designs", "--point", "q=64,n=131072", "--json").out)["answers"]
+    assert {row["shape"] for row in told} == {"q=64,n=131072"}
+    table = attr("show", "h200-index-topk-designs", "--point", "n=131072,q=64").out
+    heads = next(line.split() for line in table.splitlines() if line.startswith("arm "))
+    assert heads[:3] == ["arm", "base", "stage"]
+    nulls = [line.split()[1] for line in table.splitlines() if line.startswith("null ") and " graph " in line]
+    assert {"full", "h20_block_q_2", "h20_math_only"} <= set(nulls)
+    assert "base" not in attr("show", "host-math-only").out.split("verdict")[0]
+    assert "has q=4096,n=8192" in attr("show", "h200-index-topk-designs", "--point", "q=3").err
+
+
 def test_a_recording_of_failed_runs_is_a_sentence(tmp_path: Path, root: Path, attr) -> None:
     made = open_recording(root / "traces" / "host-math-only")
     tables = {name: made.table(name) for name in made.table_names}

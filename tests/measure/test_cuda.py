@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attribution.called import PACKAGE
 from attribution.declare import Kernel
 from attribution.errors import InputError, MeasureError
 from attribution.ingest.trace import RawTrace
@@ -161,6 +162,13 @@ def test_an_error_with_a_healthy_context_fails_the_arm_only(bare: Any) -> None:
     with pytest.raises(MeasureError, match="KeyError: 'scores'"):
         guarded(lambda: {}["scores"])
     assert guarded(lambda: 3) == 3
+
+
+def test_an_error_in_a_kernels_own_code_has_its_line(bare: Any) -> None:
+    own = {"__name__": f"{PACKAGE}mine"}
+    exec(compile("def breaks():\n    raise ValueError('x')", "/kernels/mine/gpu.py", "exec"), own)
+    with pytest.raises(MeasureError, match=r"^gpu\.py:2: ValueError: x$"):
+        guarded(own["breaks"])
 
 
 def test_a_poisoned_context_is_lost_whoever_notices_it(bare: Any) -> None:
