@@ -183,7 +183,12 @@ def write_tables(
 
 
 def check_free(path: Path, overwrite: bool = False) -> None:
-    """Raises InputError when something is at `path` already, or when what is there to overwrite is no recording."""
+    """Raises InputError when `path` is inside a recording, when something is there, or when what is to be overwritten is none."""
+    for folder in path.absolute().parents:
+        if (folder / "manifest.json").is_file() and any(folder.glob("*.parquet")):
+            raise InputError(
+                f"{path} lies inside the recording {folder}, which holds its own tables only: choose another --out"
+            )
     if not path.exists():
         return
     if not overwrite:

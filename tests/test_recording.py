@@ -99,6 +99,8 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
         write_tables(tmp_path / "a", "run", rows(failures=2), MACHINE)
     write_tables(tmp_path / "a", "run", rows(failures=2), MACHINE, overwrite=True)
     assert open_recording(tmp_path / "a").table("capacity")["failures"].tolist() == [2]
+    with pytest.raises(InputError, match="lies inside the recording .*a, which"):
+        write_tables(tmp_path / "a" / "b" / "c", "run", rows(), MACHINE)
     (tmp_path / "home").mkdir()
     with pytest.raises(InputError, match="not a recording"):
         write_tables(tmp_path / "home", "run", rows(), MACHINE, overwrite=True)
