@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from attribution.declare import Check
 from bench import goals
 from bench.gpu import ratios
 
@@ -87,96 +83,6 @@ def test_a_median_that_meets_a_goal_inside_its_interval_shows_both() -> None:
 def test_a_row_that_failed_is_no_measurement_of_an_idle_exception_path() -> None:
     row = goals.repair("Q", 3, {"full": [1.0], "without_repair": [1.0]})
     assert (row.met, row.measured) == (None, "not measured: 3 rows failed")
-
-
-class Found:
-    """Stands for a kernel's GPU module: the output of an operator is what its check says."""
-
-    def reference(self, *_: object) -> None: ...
-
-    def check(self, inputs: object, output: list[bool], *_: object) -> list[Check]:
-        return [Check("planted", output[0], "wrong")]
-
-
-class Arm:
-    """An operator whose output goes wrong while it is timed."""
-
-    def __init__(self) -> None:
-        self.operator, self.runs = SimpleNamespace(output=[True]), 0
-
-    def poison(self) -> None: ...
-
-    def run(self) -> None:
-        self.runs += 1
-
-    def graph(self, stage: str = "operator") -> object:
-        return lambda: None
-
-
-def test_each_operator_that_selects_is_checked_again_behind_the_last_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: one goes wrong meanwhile, in turn the fused one, the same again, and each unfused pipeline."""
-    for broken in range(4):
-        made: list[Any] = [Arm() for _ in range(4)]
-        shape = object.__new__(goals.Shape)
-        shape.__dict__.update(gpu=Found(), inputs={}, size={}, flags={}, checked=[], wrong=[], full=made[0])
-        waiting = iter(made[1:])
-        shape.__dict__.update(arm=lambda waiting=waiting, **_: next(waiting), scorer=lambda: goals.Arm(lambda: None))
-        shape.__dict__.update(others=dict)
-
-        def timed(arms: dict[str, object], arm: Arm = made[broken]) -> dict[str, list[float]]:
-            arm.operator.output[0] = False
-            return {name: [1.0] for name in arms}
-
-        monkeypatch.setattr(goals, "paired", timed)
-        shape.check(made[0])
-        shape.times({})
-        assert [arm.runs for arm in made] == [2, 2, 2, 2]
-        assert shape.wrong == ["planted: wrong"]
-
-
-@pytest.mark.parametrize(
-    ("arm", "pipeline"),
-    [
-        ("unfused_own", "own scorer and kernel topk"),
-        ("unfused_deep_gemm", "deep_gemm scorer and kernel topk"),
-        ("unfused_own with flashinfer", "own scorer and flashinfer"),
-    ],
-)
-def test_a_pipeline_is_named_by_its_scorer_and_its_selector(arm: str, pipeline: str) -> None:
-    assert goals.pipeline_of(arm) == pipeline
-
-
-def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is checked, writes into what is checked, and reads the scorer's matrix."""
-    asked, checked = [], []
-    out, scores, run = object(), object(), lambda: None
-
-    def others(problem: dict[str, Any], arch: str) -> dict[str, Any]:
-        asked.append((problem["scores"], arch))
-        return {"one": SimpleNamespace(run=run, output={"indices": out})}
-
-    made = SimpleNamespace(scores=scores, launches=("launch",))
-    monkeypatch.setattr(goals, "others", others)
-    monkeypatch.setattr(goals, "module_of", lambda kernel, name: SimpleNamespace(make=lambda *given: made))
-    monkeypatch.setattr(goals, "build", lambda kernel, flags: "build")
-    monkeypatch.setattr(goals, "Module", lambda made: made)
-    monkeypatch.setattr(
-        goals, "Prepared", lambda kernel, operator, module, level: SimpleNamespace(operator=operator, graph=lambda: run)
-    )
-    shape = object.__new__(goals.Shape)
-    shape.__dict__.update(
-        kernel=SimpleNamespace(resolve_flags=lambda flags: {**flags, "TRACE": 0}),
-        gpu=SimpleNamespace(ARCH="sm_90a"),
-        inputs={"k_start": 0, "k_end": 1},
-        memory=SimpleNamespace(arm=nullcontext),
-        kept=[],
-        check=checked.append,
-    )
-    arms = shape.others()
-    assert arms == {"unfused_own with one": goals.Arm(run)}
-    assert asked == [(scores, "sm_90a")]
-    assert [p.operator.output for p in checked] == [{"indices": out}]
-    assert [step if isinstance(step, str) else step.stage for step in checked[0].operator.steps] == ["launch", "select"]
 
 
 def test_rounds_with_a_trend_are_not_told_as_rounds_alike() -> None:
