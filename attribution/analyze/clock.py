@@ -9,10 +9,16 @@ Misuse: memory has a clock of its own; what waits for it does not scale with tha
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from attribution.analyze.pairing import scoped
+from attribution.analyze import stats
+from attribution.analyze.pairing import pair_rounds, scoped
+
+UNLIKE = 0.005
+"""Clocks that differ by more have a part in a difference of times, which is then told."""
 
 
 def in_cycles(times: pd.DataFrame, stage: str, scope: str | None) -> pd.DataFrame | None:
@@ -21,6 +27,40 @@ def in_cycles(times: pd.DataFrame, stage: str, scope: str | None) -> pd.DataFram
     if mine.empty or mine["clock_mhz"].isna().any():
         return None
     return mine.assign(time_ns=mine["time_ns"] * mine["clock_mhz"] / 1e3)
+
+
+def own_cycles(times: pd.DataFrame, stage: str, scope: str) -> pd.DataFrame | None:
+    """`in_cycles` where the clock of a sample is the stage's own: not of one stage among others in scope event."""
+    return None if scope.startswith("event/") and stage != "operator" else in_cycles(times, stage, scope)
+
+
+def contrast_in_cycles(
+    ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str, stage: str, scope: str
+) -> dict[str, float]:
+    """base_mhz and arm_mhz (medians), cycles_ratio (arm / base, SM cycles paired by round) with its bounds (95 %).
+
+    ran: runs that ended well; timed: times of one stage and scope.  Empty where a sample has no clock of its own.
+    """
+    cycles = own_cycles(timed, stage, scope)
+    if cycles is None or (pairs := pair_rounds(ran, cycles, base, arm)).empty:
+        return {}
+    mhz = [
+        float(cycles.loc[cycles["run"].isin(ran.loc[ran["arm"] == a, "run"]), "clock_mhz"].median())
+        for a in (base, arm)
+    ]
+    found = stats.intervals(np.log(pairs["arm_ns"].to_numpy(float) / pairs["base_ns"].to_numpy(float)))
+    low, center, high = (float(np.exp(x[0])) for x in (found.low, found.center, found.high))
+    names = ("base_mhz", "arm_mhz", "cycles_ratio", "cycles_ratio_low", "cycles_ratio_high")
+    return dict(zip(names, (*mhz, center, low, high), strict=True))
+
+
+def told(found: Mapping[str, float]) -> list[str]:
+    """What a contrast's clocks have to do with its ratio, in words; nothing where they are alike or not known."""
+    if not found or abs(found["arm_mhz"] / found["base_mhz"] - 1) <= UNLIKE:
+        return []
+    ratio, low, high = (found[f"cycles_ratio{part}"] for part in ("", "_low", "_high"))
+    bounds = f" [{low:.3f}, {high:.3f}]" if low == low else ""
+    return [f"in SM cycles {ratio:.3f}{bounds}, at {found['arm_mhz']:.0f} MHz against {found['base_mhz']:.0f}"]
 
 
 def at_clock_of(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from attribution.analyze import work
+from attribution.analyze import clock, work
 from attribution.analyze.doubts import doubts, void_reasons
 from attribution.analyze.estimate import estimate, spanned
 from attribution.analyze.modes import combinations, told
@@ -32,7 +32,8 @@ class Contrast:
     Times are ns, ratios are arm / base. `exposed_*` is base - arm. `detectable` and `null_floor`
     are relative effects (0.01 is 1 %). NaN is "not known". `effective_pairs` is below `pairs` where
     rounds are autocorrelated; `blocked` says that something allowed no more than `undecided`. `modes_*`
-    spans the interval of the rounds and those of all combinations of modes, where an arm lies in two.
+    spans the interval of the rounds and those of all combinations of modes, where an arm lies in two. `*_mhz` are SM clocks, and
+    `cycles_ratio*` is the ratio in SM cycles, where each sample has a clock of its own: what is left of the time is the clock's.
     """
 
     question: str
@@ -66,6 +67,11 @@ class Contrast:
     flags: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     blocked: bool = False
+    base_mhz: float = math.nan
+    arm_mhz: float = math.nan
+    cycles_ratio: float = math.nan
+    cycles_ratio_low: float = math.nan
+    cycles_ratio_high: float = math.nan
 
     def __str__(self) -> str:
         return (
@@ -155,6 +161,8 @@ def contrast(
     by_modes = combinations(modes[base], modes[arm], tick_ns) if {base, arm} <= {*modes} else []
     names = told(modes)
     verdict, reason = settle(found.pop("log"), [one.log for one in by_modes], names, found["null_floor"], margin)
+    in_cycles = clock.contrast_in_cycles(ran, timed, base, arm, stage, label)
+    notes += clock.told(in_cycles)
     if null_arm is None:
         notes.append("no null arm: the noise floor is not known")
     elif floored and math.isnan(found["null_floor"]):
@@ -165,7 +173,15 @@ def contrast(
         verdict, reasons = "undecided", [f"{AT_BEST}{b}" for b in blocked] + [reason]
     else:
         reasons = [reason]
-    shared = {"work": equal, "flags": flags, "modes": names, "margin": margin, **found, **spanned(found, by_modes)}
+    shared = {
+        "work": equal,
+        "flags": flags,
+        "modes": names,
+        "margin": margin,
+        **found,
+        **spanned(found, by_modes),
+        **in_cycles,
+    }
     shared["blocked"] = bool(blocked)
     return Contrast(*place, label, stage, verdict, (*reasons, *notes), **shared)
 

@@ -35,6 +35,7 @@ def ladder(
     the other arms of the same base.
     """
     from attribution.analyze import point as points
+    from attribution.analyze.clock import UNLIKE
     from attribution.analyze.interventions import check_known, choose_scope
     from attribution.claim import scope_sentence
 
@@ -54,10 +55,16 @@ def ladder(
     print(f"Ladder below {top}, stage {stage}, {steps[0]['scope']}, {steps[0]['rounds']} paired rounds\n")
     shown = [
         {**s, "ms": f"{s['time_ns'] / 1e6:.3f}", "step": interval_ms(s, "step"), "share": f"{s['step_share']:.1%}"}
+        | {"clock": f"{s['clock_mhz']:.0f}", "cycles": short_share(s, "cycles_share")}
         for s in steps
     ]
     heads = {"rung": "rung", "adds": "adds", "ms": "ms", "step": "step, ms [95 %]", "share": f"of {top}"}
+    clocks = [s["clock_mhz"] for s in steps]
+    if clocked := max(clocks) > min(clocks) * (1 + UNLIKE):
+        heads |= {"clock": "MHz", "cycles": f"in cycles, of {top}"}
     print_rows(shown, {**heads, "verdict": "verdict", "reason": "reason"})
+    if clocked:
+        print("\nA step of time is one of cycles and one of the clock, which falls with the power that a rung draws.")
     for pair in found["interactions"]:
         print(f"\n{pair['factors']} ({pair['variant']}): {pair['verdict']}; {pair['reason']}")
         if pair["rounds"]:
