@@ -34,6 +34,11 @@ def own_cycles(times: pd.DataFrame, stage: str, scope: str) -> pd.DataFrame | No
     return None if scope.startswith("event/") and stage != "operator" else in_cycles(times, stage, scope)
 
 
+def clock_of(runs: pd.DataFrame, times: pd.DataFrame, arm: str) -> float:
+    """Median SM clock of the samples of one arm, MHz; NaN without any."""
+    return float(times.loc[times["run"].isin(runs.loc[runs["arm"] == arm, "run"]), "clock_mhz"].median())
+
+
 def contrast_in_cycles(
     ran: pd.DataFrame, timed: pd.DataFrame, base: str, arm: str, stage: str, scope: str
 ) -> dict[str, float]:
@@ -44,10 +49,7 @@ def contrast_in_cycles(
     cycles = own_cycles(timed, stage, scope)
     if cycles is None or (pairs := pair_rounds(ran, cycles, base, arm)).empty:
         return {}
-    mhz = [
-        float(cycles.loc[cycles["run"].isin(ran.loc[ran["arm"] == a, "run"]), "clock_mhz"].median())
-        for a in (base, arm)
-    ]
+    mhz = [clock_of(ran, cycles, a) for a in (base, arm)]
     found = stats.intervals(np.log(pairs["arm_ns"].to_numpy(float) / pairs["base_ns"].to_numpy(float)))
     low, center, high = (float(np.exp(x[0])) for x in (found.low, found.center, found.high))
     names = ("base_mhz", "arm_mhz", "cycles_ratio", "cycles_ratio_low", "cycles_ratio_high")
@@ -74,7 +76,7 @@ def at_clock_of(
     cycles = in_cycles(times[times["run"].isin(mine["run"])], stage, scope)
     if cycles is None:
         return times, math.nan
-    mhz = float(cycles.loc[cycles["run"].isin(mine.loc[mine["arm"] == base, "run"]), "clock_mhz"].median())
+    mhz = clock_of(mine, cycles, base)
     return cycles.assign(time_ns=cycles["time_ns"] * 1e3 / mhz), mhz
 
 

@@ -173,16 +173,8 @@ def contrast(
         verdict, reasons = "undecided", [f"{AT_BEST}{b}" for b in blocked] + [reason]
     else:
         reasons = [reason]
-    shared = {
-        "work": equal,
-        "flags": flags,
-        "modes": names,
-        "margin": margin,
-        **found,
-        **spanned(found, by_modes),
-        **in_cycles,
-    }
-    shared["blocked"] = bool(blocked)
+    shared: dict[str, Any] = {"work": equal, "flags": flags, "modes": names, "margin": margin, "blocked": bool(blocked)}
+    shared |= {**found, **spanned(found, by_modes), **in_cycles}
     return Contrast(*place, label, stage, verdict, (*reasons, *notes), **shared)
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attribution.analyze import stats, work
-from attribution.analyze.clock import own_cycles
+from attribution.analyze.clock import clock_of, own_cycles
 from attribution.analyze.doubts import blocking
 from attribution.analyze.pairing import only, scoped
 from attribution.errors import DataError, InputError
@@ -172,7 +172,7 @@ def ladder(
     chain = rungs(variants, base, measured)
     found = paired(runs, tables["times"], base, chain, stage, scope, tick_ns)
     whole = found.of(base)
-    cycles = own_cycles(tables["times"][tables["times"]["run"].isin(runs["run"])], stage, found.scope)
+    cycles = own_cycles(tables["times"], stage, found.scope)
     in_cycles = None if cycles is None else paired(runs, cycles, base, chain, stage, found.scope)
     rows = []
     for i, (rung, text) in enumerate(zip(chain, added(variants, base, chain), strict=True)):
@@ -180,18 +180,14 @@ def ladder(
         low, center, high = found.mean(weights)
         verdict, reason = judge(tables, variants, found, chain[i - 1] if i else rung, rung, base, (low, high))
         share = ratio_interval(found.sum(weights), whole)
-        clock, counted = math.nan, (math.nan,) * 3
-        if cycles is not None and in_cycles is not None:
-            mine = runs.loc[(runs["question"] == base) & (runs["arm"] == rung), "run"]
-            clock = float(cycles.loc[cycles["run"].isin(mine), "clock_mhz"].median())
-            counted = ratio_interval(in_cycles.sum(weights), in_cycles.of(base))
+        clock = math.nan if cycles is None else clock_of(runs[runs["question"] == base], cycles, rung)
+        counted = ratio_interval(in_cycles.sum(weights), in_cycles.of(base)) if in_cycles else (math.nan,) * 3
         rows.append(
             {
                 "rung": rung, "adds": text, "time_ns": float(np.mean(found.of(rung))),
                 "step_ns": center, "step_low_ns": low, "step_high_ns": high,
                 "step_share": share[1], "step_share_low": share[0], "step_share_high": share[2],
-                "clock_mhz": clock,
-                "cycles_share": counted[1], "cycles_share_low": counted[0], "cycles_share_high": counted[2],
+                "clock_mhz": clock, "cycles_share": counted[1], "cycles_share_low": counted[0], "cycles_share_high": counted[2],
                 "rounds": len(found.rounds), "verdict": verdict, "reason": reason,
                 "scope": found.scope, "stage": stage,
             }
