@@ -134,6 +134,14 @@ def test_a_broken_kernel_file_is_a_sentence(tmp_path: Path, source: str, sentenc
         load_kernel(tmp_path, "toy")
 
 
+def test_a_declaration_is_checked_when_it_is_loaded(toy: Path) -> None:
+    wrong = KERNEL_PY.replace('roles=("math",)', 'roles="math"')
+    assert wrong != KERNEL_PY
+    (toy / "kernels" / "toy" / "kernel.py").write_text(wrong)
+    with pytest.raises(InputError, match="kernel toy: roles is 'math': must be a tuple of str"):
+        load_kernel(toy, "toy")
+
+
 def test_every_shipped_variant_loads(root: Path) -> None:
     for name in kernel_names(root):
         assert load_variants(root, load_kernel(root, name))

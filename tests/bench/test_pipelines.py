@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,3 +105,47 @@ def test_the_own_scorer_is_measured_with_every_selector_that_is_installed(monkey
     assert asked == [(scores, "sm_90a")]
     assert [p.operator.output for p in checked] == [{"indices": out}]
     assert [step if isinstance(step, str) else step.stage for step in checked[0].operator.steps] == ["launch", "select"]
+
+
+class Logged:
+    """Stands for a `Prepared`: says what was run and replayed."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.operator = SimpleNamespace(counts={("repair", "repaired_rows"): lambda: log.append("count") or 3})
+
+    def run(self) -> None:
+        self.log.append("run")
+
+    def graph(self, stage: str = "operator") -> Any:
+        return lambda: self.log.append(stage)
+
+
+def test_main_alone_is_timed_behind_its_own_operator_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs before lies outside the two events of a round."""
+    log: list[str] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None: ...
+
+        def record(self) -> None:
+            log.append("event")
+
+        def elapsed_time(self, other: object) -> float:
+            return 1.0
+
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(Event=Event, synchronize=lambda: log.append("sync"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    found = pipelines.paired({"main": pipelines.main_alone(Logged(log))})  # type: ignore[arg-type]
+    assert found == {"main": [1.0] * pipelines.ROUNDS}
+    assert log == ["operator", "main"] + ["operator", "event", "main", "event", "sync"] * pipelines.ROUNDS
+
+
+def test_failed_rows_are_those_of_an_execution_of_its_own() -> None:
+    """In memory that arms share another arm may have run since."""
+    log: list[str] = []
+    shape = object.__new__(pipelines.Shape)
+    shape.__dict__.update(full=Logged(log))
+    assert shape.failed_rows() == 3
+    assert log == ["run", "count"]
